@@ -44,7 +44,7 @@ class ScriptedModel:
         return FIRST_TOKEN + (x >> 33) % (VOCAB - FIRST_TOKEN)
 
     def prompt(self, length: int, name: str = "") -> list[int]:
-        """A prompt of `length` tokens; other names give other prompts, a longer one begins alike."""
+        """A prompt of `length` tokens; a longer one of the same name begins with it."""
         key = zlib.crc32(f"prompt/{self.seed}/{name}".encode()) << 32
         return [self.token(key, i) for i in range(length)]
 

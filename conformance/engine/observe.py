@@ -99,13 +99,26 @@ class RequestLog:
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     preemptions: int = 0
+    inputs: list[tuple[list[int], int]] = field(default_factory=list)
+    """What a session was fed after its first prompt: (tokens, max_tokens)."""
     turns: list[tuple[str, list[int]]] = field(default_factory=list)
+    """A session's ended turns: (finish reason, tokens)."""
     lost: Counter[str] = field(default_factory=Counter)
     next_position: int = 0
 
     @property
     def finished(self) -> bool:
         return self.finish_reason is not None
+
+    def finish(self, reason: str, now_ns: int) -> None:
+        """Note the end; the first one counts."""
+        if self.finish_reason is None:
+            self.finish_reason = reason
+            self.finish_ns = now_ns
+
+    def end_turn(self, reason: str) -> None:
+        start = sum(len(tokens) for _, tokens in self.turns)
+        self.turns.append((reason, self.tokens[start:]))
 
 
 @dataclass(slots=True)

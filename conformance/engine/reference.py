@@ -10,10 +10,10 @@ __all__ = ["expected_output"]
 
 
 def expected_output(model: ScriptedModel, request: RequestLog, max_model_len: int) -> list[int]:
-    """The output of an unlimited, undisturbed run of this request (a session's first turn)."""
+    """The output of an unlimited, undisturbed run of this request; a session's turns in a row."""
     if request.grammar is not None:
         return _structured(model, request, max_model_len)
-    return model.completion(
+    out = model.completion(
         request.prompt,
         request.max_tokens,
         script=request.script,
@@ -21,6 +21,15 @@ def expected_output(model: ScriptedModel, request: RequestLog, max_model_len: in
         sampling_seed=request.sampling_seed,
         max_model_len=max_model_len,
     )
+    prompt, turn = request.prompt, out
+    for tokens, max_tokens in request.inputs:
+        # A turn's last token was sampled and never computed: vLLM drops it from the context.
+        prompt = [*prompt, *turn[:-1], *tokens]
+        turn = model.completion(
+            prompt, max_tokens, script=request.script, max_model_len=max_model_len
+        )
+        out = out + turn
+    return out
 
 
 def _structured(model: ScriptedModel, request: RequestLog, max_model_len: int) -> list[int]:
