@@ -18,7 +18,8 @@ ANONYMOUS: Final = "__anonymous__"
 MAX_LENGTH: Final = 256
 """Longest accepted name, in characters (code points)."""
 
-MEND: Final = f"give a string of 1 to {MAX_LENGTH} printable characters, or leave the field out"
+NAME_MEND: Final = f"give a string of 1 to {MAX_LENGTH} printable characters"
+MEND: Final = f"{NAME_MEND}, or leave the field out"
 
 
 def is_valid(value: object) -> bool:
@@ -45,7 +46,7 @@ def check(value: object) -> None:
         fault = f"a user's name cannot have {len(value)} characters"
     else:
         at = next(i for i, char in enumerate(value) if not char.isprintable())
-        fault = f"a user's name cannot hold {ascii(value[at])} (character {at + 1})"
+        fault = f"a user's name cannot hold {value[at]!a} (character {at + 1})"
     raise ValueError(f"{fault}: {MEND}")
 
 
