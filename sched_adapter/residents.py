@@ -1,0 +1,91 @@
+"""Who holds a place: the residents, those of them in a step, and those parked.
+
+A resident keeps its KV and its worker slot.  A step is scheduled over a list of
+the residents that take part in it; the others are parked: outside that list,
+they cost the step nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from vllm.v1.request import Request
+
+
+class Residents:
+    """Every request that holds a place, in the order of admission (stock's ``running``)."""
+
+    def __init__(self) -> None:
+        self._seat: dict[Request, int] = {}
+        self._next_seat = 0
+        #: Residents with a prompt left to compute besides its last token.
+        self.prefilling: dict[Request, None] = {}
+        #: Admitted again after a preemption and without a new token since.
+        self.owed: dict[Request, None] = {}
+        self._adapters: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._seat)
+
+    def __contains__(self, request: Request) -> bool:
+        return request in self._seat
+
+    def everyone(self) -> list[Request]:
+        """All residents in canonical order."""
+        return list(self._seat)
+
+    def in_order(self, requests: Iterable[Request]) -> list[Request]:
+        """These residents in canonical order."""
+        return sorted(requests, key=self._seat.__getitem__)
+
+    def seat(self, request: Request) -> None:
+        self._next_seat += 1
+        self._seat[request] = self._next_seat
+        if request.num_preemptions:
+            self.owed[request] = None
+        if request.lora_request:
+            self._adapters[request.lora_request.lora_int_id] += 1
+
+    def vacate(self, request: Request) -> bool:
+        """The request gives its place up; False if it had none."""
+        if self._seat.pop(request, None) is None:
+            return False
+        self.prefilling.pop(request, None)
+        self.owed.pop(request, None)
+        if request.lora_request:
+            adapter = request.lora_request.lora_int_id
+            self._adapters[adapter] -= 1
+            if not self._adapters[adapter]:
+                del self._adapters[adapter]
+        return True
+
+    def advance(self, request: Request) -> None:
+        """Note how far a step has brought the request's prompt."""
+        if request.is_prefill_chunk and request.num_tokens - request.num_computed_tokens > 1:
+            self.prefilling[request] = None
+        else:
+            self.prefilling.pop(request, None)
+
+    @property
+    def num_adapters(self) -> int:
+        """How many different LoRA adapters the residents use."""
+        return len(self._adapters)
+
+
+def within_adapters(requests: list[Request], max_loras: int) -> list[Request]:
+    """Those of ``requests`` whose adapters fit in one step, the earlier ones first.
+
+    Stock vLLM 0.32.0 admits against the adapters of the running requests and
+    asserts that they fit; a request that was parked meanwhile may not.
+    """
+    adapters: set[int] = set()
+    fitting = []
+    for request in requests:
+        if request.lora_request:
+            adapter = request.lora_request.lora_int_id
+            if adapter not in adapters and len(adapters) == max_loras:
+                continue
+            adapters.add(adapter)
+        fitting.append(request)
+    return fitting

@@ -1,0 +1,461 @@
+"""vLLM's scheduler with an output rate per user: one step, and what has to follow it.
+
+The only place that overrides vLLM's scheduler (0.32.0).  ``schedule()`` tells
+the step: read the clock, settle who may be served, let stock schedule over
+them, charge what was dispatched and give the rest back.  What the answer rests
+on is next door: ``settlement`` (who may), ``turns`` (in which order),
+``residents`` and ``admission`` (who is where), ``pressure`` (KV), ``books``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+
+from sched_adapter import config, identity
+from sched_adapter.admission import AdmissionQueue
+from sched_adapter.books import Books
+from sched_adapter.clock import StepClock
+from sched_adapter.ledger import Ledger
+from sched_adapter.pressure import blocks_missing, holders
+from sched_adapter.record import Recorder
+from sched_adapter.residents import Residents
+from sched_adapter.settlement import Capacity, Settlement, Step
+from sched_adapter.turns import Line, Turns, User
+from sched_adapter.victims import choose
+
+#: The engine never waits longer than this for quota, in seconds (design article).
+MAX_WAIT_S = 0.050
+
+#: Users without debt are forgotten this often, in ns of the step clock.
+_CLEANUP_EVERY_NS = 1_000_000_000
+
+#: One place in this many is kept for users that have quota.
+RESERVE = 8
+
+_WHY_LOST = {RequestStatus.FINISHED_ABORTED: "abort", RequestStatus.FINISHED_ERROR: "error"}
+
+_user_of = attrgetter("output_rate_line.user")
+
+
+class OutputRateScheduler:
+    """Name this one as ``scheduler_cls``: it is sync or async as the config says."""
+
+    def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> OutputRateScheduler:
+        if cls is OutputRateScheduler:
+            is_async = vllm_config.scheduler_config.async_scheduling
+            cls = AsyncOutputRateScheduler if is_async else SyncOutputRateScheduler
+        return object.__new__(cls)
+
+    def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(vllm_config, *args, **kwargs)
+        limits = config.of(vllm_config) or config.OutputRateConfig()
+        self.limiter = limits.make_limiter()
+        self.books = Books(_recorder(limits))
+        self.turns: Turns[Request] = Turns()
+        self.residents = Residents()
+        self.waiting = AdmissionQueue(self.policy, _line_of)
+        self.kv_holding_waiting = AdmissionQueue(self.policy, _line_of)
+        self.settlement = Settlement(
+            self.limiter,
+            self.turns,
+            self.residents,
+            self._capacity(),
+            on_take=self.books.take,
+            preempt=self._preempt_throttled,
+            first_of=self.waiting.first_of,
+        )
+        self._clock = StepClock(time.monotonic_ns)
+        self._next_cleanup_ns: int | None = None
+        self._idle_until_ns: int | None = None
+        self._step: Step | None = None  # the step being scheduled, where not everybody is in it
+        self._reordered = False  # self.running is not what stock's would be
+
+    # One step
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        self._idle_until_ns = None
+        if self._pause_state == PauseState.PAUSED_ALL:
+            return super().schedule(*args, **kwargs)
+        now_ns = self.books.now_ns = self._clock.read()
+        self._wake_users(now_ns)
+        step = self.settlement.settle(now_ns, self._free_places())
+        with self._only_those_in(step):
+            output = super().schedule(*args, **kwargs)
+        self._charge_dispatched(step, output)
+        self._send_to_sleep(step)
+        if not output.total_num_scheduled_tokens:
+            self._idle_until_ns = self.turns.next_alarm_ns()
+        return output
+
+    def _wake_users(self, now_ns: int) -> None:
+        for line in self.turns.wake(now_ns):
+            self.waiting.reopen(line)
+            self.kv_holding_waiting.reopen(line)
+        if self._next_cleanup_ns is None or now_ns >= self._next_cleanup_ns:
+            self._next_cleanup_ns = now_ns + _CLEANUP_EVERY_NS
+            self.limiter.cleanup_idle_users(now_ns)
+
+    @contextmanager
+    def _only_those_in(self, step: Step) -> Iterator[None]:
+        """Show stock's scheduling pass the step's requests, and nobody else."""
+        if step.everybody:
+            if self._reordered:
+                self.running = self.residents.everyone()
+                self._reordered = False
+            yield
+            return
+        manager = self.kv_cache_manager
+        places = self.max_num_active_reqs
+        parked = len(self.residents) - len(step.running)
+        self._step, self._reordered, self._allocate = step, True, manager.allocate_slots
+        self.running = step.running.copy()
+        self.max_num_active_reqs = min(places, self.max_num_running_reqs - parked)
+        self._reserve_prefill_lookahead = self._limit_chunk
+        manager.allocate_slots = self._allocate_slots
+        for queue in (self.waiting, self.kv_holding_waiting):
+            queue.stage(step.open, self._has_room_without_quota)
+        try:
+            yield
+        finally:
+            for queue in (self.waiting, self.kv_holding_waiting):
+                queue.unstage()
+            del self._reserve_prefill_lookahead, manager.allocate_slots
+            self.max_num_active_reqs = places
+            self._step = None
+
+    def _charge_dispatched(self, step: Step, output: SchedulerOutput) -> None:
+        """Book what was dispatched; what was taken for it and not used is refunded here."""
+        admitted = self._seat_admitted(step, output)
+        if step.everybody:
+            used, chunks = self._account_all(step, output, admitted)
+        else:
+            used, chunks = self._account(step, output)
+        for user in step.asked:
+            user.left = 0
+            unused = user.granted - used[user]
+            if unused > 0:
+                user.short = False  # it could not use even what it had
+                for _ in range(unused):
+                    self.limiter.refund(user.name, step.now_ns)
+                self.books.refund(user.name, unused)
+        sampled = Counter({user.name: used[user] for user in step.asked if used[user]})
+        self.books.dispatch(step.number, output, chunks, sampled, self.requests)
+
+    def _seat_admitted(self, step: Step, output: SchedulerOutput) -> list[Request]:
+        ids = [new.req_id for new in output.scheduled_new_reqs]
+        ids += output.scheduled_cached_reqs.resumed_req_ids
+        admitted = [self.requests[request_id] for request_id in ids]
+        for request in admitted:
+            line = request.output_rate_line
+            line.residents[request] = step.number
+            if line.since:
+                line.since.popleft()
+            self.residents.seat(request)
+        return admitted
+
+    def _account_all(
+        self, step: Step, output: SchedulerOutput, admitted: list[Request]
+    ) -> tuple[Counter[User[Request]], set[str]]:
+        """Everybody took part: tokens by user, and the prompt chunks that sample nothing."""
+        scheduled = output.num_scheduled_tokens
+        chunks = set()
+        for request in [*admitted, *self.residents.prefilling]:
+            if request.request_id in scheduled:
+                if request.is_prefill_chunk:
+                    chunks.add(request.request_id)
+                self.residents.advance(request)
+        for request in list(self.residents.owed):
+            if request.request_id in scheduled and request.request_id not in chunks:
+                del self.residents.owed[request]
+        self.turns.caught_up = step.number
+        if not step.asked:
+            return Counter(), chunks
+        used = Counter(map(_user_of, map(self.requests.__getitem__, scheduled)))
+        used.subtract(_user_of(self.requests[request_id]) for request_id in chunks)
+        return used, chunks
+
+    def _account(
+        self, step: Step, output: SchedulerOutput
+    ) -> tuple[Counter[User[Request]], set[str]]:
+        """The same where turns were dealt, so that those served go to the end of their line."""
+        used: Counter[User[Request]] = Counter()
+        chunks = set()
+        for request_id in output.num_scheduled_tokens:
+            request = self.requests[request_id]
+            line = request.output_rate_line
+            if not request.is_prefill_chunk:
+                used[line.user] += 1
+                line.serve(request, step.number)
+                self.residents.owed.pop(request, None)
+            else:
+                chunks.add(request_id)
+                if step.crowded:
+                    line.serve(request, step.number)
+            self.residents.advance(request)
+        if step.crowded:
+            for line in step.dealt:
+                self.turns.to_the_end(line)
+        for line in step.open:
+            line.pass_over(step.number)
+            line.admit = 0
+        return used, chunks
+
+    def _send_to_sleep(self, step: Step) -> None:
+        """Nobody asks for a user again who has used all that it could get."""
+        for user in step.asked:
+            if user.short:
+                ready_ns = self.limiter.ready_at_ns(user.name, step.now_ns)
+                self.turns.sleep(user, ready_ns)
+                self.books.throttled(user.name, ready_ns)
+
+    # Stock's questions during a step that not everybody takes part in
+
+    def _limit_chunk(self, request: Request, num_computed: int, num_new: int) -> int:
+        """In place of ``_reserve_prefill_lookahead``: no sampled token without quota.
+
+        Stock asks it last for every request, in both loops.  A step samples iff it
+        reaches the end of the known tokens; without quota a prompt stops one short
+        of it, or waits whole where prefill may not be chunked.
+        """
+        num_new = super()._reserve_prefill_lookahead(request, num_computed, num_new)
+        user = request.output_rate_line.user
+        if not user.limited or not num_new:
+            return num_new
+        if num_computed + num_new >= request.num_tokens:
+            if user.left:
+                user.left -= 1
+                return num_new
+            if not self.scheduler_config.enable_chunked_prefill:
+                return 0
+            last = request.num_tokens - max(1, self.num_prefill_lookahead)
+            num_new = max(0, last - num_computed)
+        step = self._step
+        if user.out_of_quota and request.status == RequestStatus.RUNNING:
+            num_new = min(num_new, step.spare)
+            step.spare -= num_new
+        return num_new
+
+    def _handle_blocked_waiting_request(self, request: Request) -> bool:
+        ready = super()._handle_blocked_waiting_request(request)
+        if ready and self._step is not None:
+            line = request.output_rate_line
+            if line.user.limited and not line.user.left and self._tokens_to_compute(request) <= 1:
+                for queue in (self.waiting, self.kv_holding_waiting):
+                    queue.shut(line)
+                return False
+        return ready
+
+    def _tokens_to_compute(self, request: Request) -> int:
+        """What a waiting request has left to compute after the prefix cache."""
+        computed = request.num_computed_tokens
+        manager = self.kv_cache_manager
+        if not computed and manager.prefix_cache_lookup_enabled(request):
+            # The coordinator's own look-up: the manager's may emit KV events.
+            computed = manager.coordinator.find_longest_cache_hit(
+                request.block_hashes, request.num_tokens - 1
+            )[1]
+        return request.num_tokens - computed
+
+    def _has_room_without_quota(self) -> bool:
+        """Whether a request out of quota may take a place, to compute its prompt."""
+        held = len(self.residents) + self._step.admitted + self.num_waiting_for_streaming_input
+        return (
+            self.scheduler_config.enable_chunked_prefill
+            and held < self.max_num_running_reqs - self.settlement.capacity.reserve
+        )
+
+    def _allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        """In place of the KV manager's: where blocks are short, throttled residents give way."""
+        blocks = self._allocate(request, *args, **kwargs)
+        if blocks is None:
+            victims = self._victims(request, args, kwargs)
+            for victim in victims:
+                self._preempt_throttled(victim)
+            if victims:
+                blocks = self._allocate(request, *args, **kwargs)
+        if blocks is not None and request.status != RequestStatus.RUNNING:
+            self._step.admitted += 1
+            line = request.output_rate_line
+            line.admit = max(0, line.admit - 1)
+        return blocks
+
+    def _victims(
+        self, request: Request, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[Request]:
+        line = request.output_rate_line
+        if line.user.out_of_quota:
+            return []
+        if request.status == RequestStatus.RUNNING:
+            # Stock would take the worst priority of those running: only then ours come first.
+            level = max(other.output_rate_line.level for other in self.running)
+            throttled = self.settlement.throttled(level)
+        elif self.settlement.entitled(line.user):
+            throttled = self.settlement.throttled(line.level, but=line.user)
+        else:
+            return []
+        manager = self.kv_cache_manager
+        pool = holders(manager, throttled, kwargs)
+        return choose(pool, blocks_missing(manager, request, args, kwargs)) if pool else []
+
+    # Coming and going
+
+    def add_request(self, request: Request) -> None:
+        if request.request_id not in self.requests:
+            self._join(request)
+        super().add_request(request)
+
+    def _join(self, request: Request) -> None:
+        """Read the request's identity, once, and give it its line."""
+        name = identity.user_of(request)
+        level = request.priority if self.policy == SchedulingPolicy.PRIORITY else 0
+        request.output_rate_line = self.turns.join(name, level, self._is_limited)
+        self.books.join(request.request_id, name)
+
+    def _is_limited(self, user: str) -> bool:
+        return self.limiter.rate_of(user) is not None
+
+    def _leave_place(self, request: Request) -> int | None:
+        """The request is resident no more; the step that served it last, if it was."""
+        self.residents.vacate(request)
+        served: int | None = request.output_rate_line.residents.pop(request, None)
+        return served
+
+    def _leave(self, line: Line[Request]) -> None:
+        if self.turns.leave(line):
+            self.books.ledger.leave(line.user.name)
+
+    def _preempt_throttled(self, request: Request) -> None:
+        request.output_rate_line.admit = 0  # it does not come back in the same step
+        self._preempt_request(request, time.monotonic())
+
+    def _preempt_request(
+        self, request: Request, timestamp: float, drop_stale_output: bool = False
+    ) -> None:
+        served = self._leave_place(request)
+        if drop_stale_output or (request.drop_stale_output and request.num_stale_output_tokens):
+            self.books.lose(request, "stale")
+        super()._preempt_request(request, timestamp, drop_stale_output=drop_stale_output)
+        if served is not None:
+            request.output_rate_line.since.appendleft(served)
+
+    def _handle_stopped_request(self, request: Request) -> bool:
+        self._leave_place(request)
+        self.books.lose(request, "lookahead")
+        finished: bool = super()._handle_stopped_request(request)
+        return finished
+
+    def _update_request_as_session(self, session: Request, update: Any) -> None:
+        super()._update_request_as_session(session, update)
+        line = session.output_rate_line
+        if identity.user_of(session) != line.user.name:
+            self._join(session)
+            self._leave(line)
+        for queue in (self.waiting, self.kv_holding_waiting):
+            queue.rouse(session)
+
+    def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        self._leave_place(request)
+        self.books.lose(request, _WHY_LOST.get(request.status, "lookahead"))
+        freed = super()._free_request(request, *args, **kwargs)
+        self.books.finish(request)
+        self._leave(request.output_rate_line)
+        return freed
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        self.books.deliver(scheduler_output)
+        outputs: dict[int, EngineCoreOutputs] = super().update_from_output(
+            scheduler_output, model_runner_output
+        )
+        self.books.delivered(outputs)
+        return outputs
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return len(self.residents), len(self.waiting) + len(self.kv_holding_waiting)
+
+    def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
+        self.running = self.residents.everyone()
+        reset: bool = super().reset_prefix_cache(*args, **kwargs)
+        return reset
+
+    # What the engine, tests and operators ask
+
+    def output_rate_wait_s(self) -> float:
+        """Seconds, at most 0.05, that the engine may wait since the last step ran nothing."""
+        if self._idle_until_ns is None:
+            return 0.0
+        return min(MAX_WAIT_S, max(0, self._idle_until_ns - self._clock.peek()) / 1e9)
+
+    def note_wait(self, start_ns: int, end_ns: int, woke: str) -> None:
+        """The engine waited from ``start_ns`` to ``end_ns``, until ``woke``."""
+        self.books.wait(start_ns, end_ns, woke)
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """Where time comes from: a callable that gives monotonic ns."""
+        return self._clock.source
+
+    @clock.setter
+    def clock(self, source: Callable[[], int]) -> None:
+        self._clock = StepClock(source)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.books.ledger
+
+    def _free_places(self) -> int:
+        if self._pause_state != PauseState.UNPAUSED and not self.kv_holding_waiting:
+            return 0  # nothing waiting may be admitted, so none has a turn
+        held = len(self.residents) + self.num_waiting_for_streaming_input
+        return max(0, self.max_num_running_reqs - held)
+
+    def _capacity(self) -> Capacity:
+        scheduler = self.scheduler_config
+        tokens = self.max_num_scheduled_tokens
+        threshold = scheduler.long_prefill_token_threshold
+        capped = 0 < threshold < tokens and not self.adaptive_long_prefill_threshold
+        return Capacity(
+            places=self.max_num_active_reqs,
+            residents=self.max_num_running_reqs,
+            reserve=max(1, self.max_num_running_reqs // RESERVE),
+            tokens=tokens,
+            chunk=threshold if capped else tokens,
+            max_model_len=self.max_model_len,
+            max_loras=self.lora_config.max_loras if self.lora_config else None,
+        )
+
+
+class SyncOutputRateScheduler(OutputRateScheduler, Scheduler):
+    """Over stock ``Scheduler``."""
+
+
+class AsyncOutputRateScheduler(OutputRateScheduler, AsyncScheduler):
+    """Over stock ``AsyncScheduler``."""
+
+
+def _line_of(request: Request) -> Line[Request]:
+    line: Line[Request] = request.output_rate_line
+    return line
+
+
+def _recorder(limits: config.OutputRateConfig) -> Recorder | None:
+    if limits.record_path is None:
+        return None
+    facts = limits.to_json()
+    keys = ("limiter", "burst_ns", "window_ns", "default_rate", "rates")
+    return Recorder(limits.record_path, {key: facts[key] for key in keys})

@@ -1,0 +1,252 @@
+"""Settle, once a step, who may be served: users are asked for quota, not requests.
+
+Where nobody is short of quota and all residents fit, the answer is "everybody",
+and stock vLLM schedules as if we were not there.  Otherwise the step gets a
+list of its own: whose turn it is, how many of its waiting requests a line may
+admit, and what is left over for prompts of users out of quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from vllm.v1.request import Request
+
+from limiters import Limiter
+from sched_adapter.residents import Residents, within_adapters
+from sched_adapter.turns import UNLIMITED, Line, Turns, User
+from sched_adapter.victims import Holder, choose
+
+
+@dataclass(slots=True)
+class Capacity:
+    """What a step of this engine can hold."""
+
+    places: int  # requests in a step: the active cap
+    residents: int  # requests that hold KV and a worker slot
+    reserve: int  # of these, not for users out of quota
+    tokens: int  # a step's token budget
+    chunk: int  # the most that one request gets of it
+    max_model_len: int
+    max_loras: int | None
+
+
+@dataclass(slots=True)
+class Step:
+    """One step as settled."""
+
+    number: int
+    now_ns: int
+    free: int  # places of residents that nobody holds
+    everybody: bool = False
+    asked: list[User[Request]] = field(default_factory=list)
+    #: Those who take part, in stock's order or, where the budget is short, by turn.
+    running: list[Request] = field(default_factory=list)
+    #: Who was dealt a place, in the order of turns.
+    dealt: list[Line[Request]] = field(default_factory=list)
+    #: Lines with waiting requests to admit.
+    open: list[Line[Request]] = field(default_factory=list)
+    crowded: bool = False  # more could be served than there are places
+    spare: int = 0  # tokens left over for prompts of residents out of quota
+    admitted: int = 0  # places given away so far
+
+
+def finishing(request: Request, max_model_len: int) -> bool:
+    """Whether all of the request's tokens are dispatched (async scheduling runs ahead)."""
+    placeholders: int = request.num_output_placeholders
+    computed: int = request.num_computed_tokens
+    last = request.num_prompt_tokens + request.max_tokens
+    return (placeholders > 0 and computed + 2 - placeholders >= last) or (
+        computed >= max_model_len - 1
+    )
+
+
+class Settlement:
+    """Decides over ``turns`` and ``residents`` with the quota that ``limiter`` grants.
+
+    ``on_take(user, tokens)`` hears of each charge, ``preempt(request)`` takes a
+    resident's place away, ``first_of(line, count)`` shows waiting requests.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        turns: Turns[Request],
+        residents: Residents,
+        capacity: Capacity,
+        *,
+        on_take: Callable[[str, int], None],
+        preempt: Callable[[Request], None],
+        first_of: Callable[[Line[Request], int], list[Request]],
+    ) -> None:
+        self.limiter = limiter
+        self.turns = turns
+        self.residents = residents
+        self.capacity = capacity
+        self._on_take = on_take
+        self._preempt = preempt
+        self._first_of = first_of
+        self.step = Step(0, 0, 0)
+
+    def settle(self, now_ns: int, free: int) -> Step:
+        """Who takes part in the step at ``now_ns``; ``free`` places may be given to waiting ones."""
+        step = self.step = Step(self.step.number + 1, now_ns, free)
+        if self._nobody_is_short():
+            step.everybody = True
+            return step
+        dealt, step.crowded = self.turns.deal(self.capacity.places, self._offer)
+        picks = []
+        for line, pick in dealt:
+            step.dealt.append(line)
+            if pick is not None:
+                picks.append(pick)
+            else:
+                if not line.admit:
+                    step.open.append(line)
+                line.admit += 1
+        self._compose(picks, self.capacity.places - len(dealt))
+        self._make_room()
+        return step
+
+    # Quota
+
+    def _ask(self, user: User[Request]) -> None:
+        """Take what the user's streams could use in this step, as far as its quota goes."""
+        step = self.step
+        user.asked = step.number
+        user.pledged = 0
+        if not user.limited:
+            user.granted = user.left = UNLIMITED
+            return
+        wanted = user.residents + min(user.queued, max(step.free, 1))
+        wanted = min(wanted, self.capacity.places)
+        granted = self.limiter.try_take_many(user.name, wanted, step.now_ns) if wanted else 0
+        if granted:
+            self._on_take(user.name, granted)
+        step.asked.append(user)
+        user.granted = user.left = granted
+        user.short = granted < wanted
+
+    def _nobody_is_short(self) -> bool:
+        residents, capacity = self.residents, self.capacity
+        if self.turns.asleep or len(residents) > capacity.places:
+            return False
+        if capacity.max_loras is not None and residents.num_adapters > capacity.max_loras:
+            return False
+        for user in self.turns.limited_awake:
+            self._ask(user)
+            if user.short:
+                return False
+        return True
+
+    # Turns
+
+    def _offer(self, line: Line[Request]) -> Iterator[Request | None]:
+        """What the line would do with its places; a token is pledged to whoever may sample."""
+        user, step = line.user, self.step
+        if user.asked != step.number:
+            self._ask(user)
+        if not user.granted:
+            return
+        seats = step.free or int(self.entitled(user))
+        for request in line.in_turn(seats, step.number, self.turns.caught_up):
+            if request is not None:
+                if finishing(request, self.capacity.max_model_len):
+                    continue
+                if self._in_mid_prompt(request):  # nothing to sample, so no token either
+                    yield request
+                    continue
+            if user.pledged == user.granted:
+                return
+            user.pledged += 1
+            yield request
+
+    def _in_mid_prompt(self, request: Request) -> bool:
+        return request.is_prefill_chunk and (
+            request.num_tokens - request.num_computed_tokens > self.capacity.chunk
+        )
+
+    def _compose(self, picks: list[Request], places: int) -> None:
+        """The step's list: those whose turn it is, then prompts, of users out of quota last."""
+        step, residents, capacity = self.step, self.residents, self.capacity
+        last: list[Request] = []
+        if residents.prefilling:
+            picked = set(picks)
+            for request in residents.prefilling:
+                if request not in picked and places > 0:
+                    user = request.output_rate_line.user
+                    if user.out_of_quota or user.asked != step.number:
+                        last.append(request)
+                    else:
+                        picks.append(request)
+                    places -= 1
+        wanted = len(picks)
+        for request in residents.prefilling:
+            wanted += min(request.num_tokens - request.num_computed_tokens, capacity.chunk) - 1
+        for request in last:
+            wanted -= min(request.num_tokens - request.num_computed_tokens, capacity.chunk) - 1
+        for line in step.open if last else ():
+            wanted += sum(r.num_tokens for r in self._first_of(line, line.admit))
+        step.spare = capacity.tokens - wanted
+        if step.spare >= 0:
+            picks = residents.in_order(picks)
+        if step.spare > 0:
+            picks += last
+        if capacity.max_loras is not None and residents.num_adapters > capacity.max_loras:
+            picks = within_adapters(picks, capacity.max_loras)
+        step.running = picks
+
+    # Places and victims
+
+    def entitled(self, user: User[Request]) -> bool:
+        """Whether a throttled resident has to make room for a waiting request of this user.
+
+        A user that is itself short of quota gets one place so, not more: otherwise two
+        such users would preempt each other at every token.
+        """
+        return not user.out_of_quota and (not user.short or not user.residents)
+
+    def throttled(self, level: int, but: User[Request] | None = None) -> Iterator[Request]:
+        """Residents parked for lack of quota, of priority ``level`` or worse, not ``but``'s.
+
+        One that was admitted again after a preemption keeps its place until its next token.
+        """
+        running = set(self.step.running)
+        for request in self.residents.everyone():
+            line = request.output_rate_line
+            user = line.user
+            if (
+                request not in running
+                and user is not but
+                and line.level >= level
+                and request not in self.residents.owed
+                and user.limited
+                and (user.ready_ns is not None or (user.asked == self.step.number and user.short))
+            ):
+                yield request
+
+    def _make_room(self) -> None:
+        """Preempt throttled residents for requests that this step may admit beyond the places."""
+        step = self.step
+        over = sum(line.admit for line in step.open) - step.free
+        for line in reversed(step.open):
+            if over > 0 and not self.entitled(line.user):
+                dropped = min(line.admit, over)
+                line.admit -= dropped
+                over -= dropped
+        for line in reversed(step.open):
+            while over > 0 and line.admit:
+                over -= 1
+                victims = choose(
+                    (
+                        Holder(request, 1, request.num_computed_tokens)
+                        for request in self.throttled(line.level, but=line.user)
+                    ),
+                    1,
+                )
+                if victims:
+                    self._preempt(victims[0])
+                    step.free += 1
+                else:
+                    line.admit -= 1
