@@ -240,6 +240,14 @@ class ScriptedEngine:
     def free_blocks(self) -> int:
         return self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
 
+    def in_flight(self, user: str | None) -> int:
+        """Sampled tokens of this user that are dispatched and not yet handled, counted afresh."""
+        return sum(
+            self.requests[request_id].user == user
+            for step in self._loop.queue
+            for request_id in step.batch.samples
+        )
+
     def expected(self, request_id: str) -> list[int]:
         """The whole output of this request in an unlimited run, a session's over all turns."""
         return expected_output(self.model, self.requests[request_id], self.max_model_len)

@@ -28,6 +28,10 @@ class _Resident:
     table: list[int]
     chain: list[int] = field(default_factory=list)
     """chain[p] stands for all tokens up to position p: what the KV at p depends on."""
+    full: list[int] = field(default_factory=list)
+    """The chain at the last position of each full block."""
+    end: int = 0
+    """Positions computed, this step's included."""
 
 
 @dataclass(slots=True)
@@ -57,7 +61,10 @@ class ScriptedRunner:
         self._judge = SampleJudge()
         self._residents: dict[str, _Resident] = {}
         self._loras: dict[str, int] = {}
-        self._kv: dict[tuple[int, int], int] = {}
+        self._kv: dict[int, int] = {}
+        """slot -> chain of what was written there last."""
+        self._full: dict[int, int | None] = {}
+        """block -> chain at its last position, None once anything else was written to it."""
         self._block_size = block_size
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
@@ -87,8 +94,13 @@ class ScriptedRunner:
             raise EngineFault("total_num_scheduled_tokens is not the sum of the requests' tokens")
         for new in output.scheduled_new_reqs:
             self._admit(new)
-            self._forward(new.req_id, new.num_computed_tokens, scheduled[new.req_id])
+            self._write(new.req_id, new.num_computed_tokens, scheduled[new.req_id])
         self._run_cached(output.scheduled_cached_reqs, scheduled)
+        if self._check_kv:
+            # After all writes, as in a worker's layer: a newcomer may share the blocks that
+            # another request of this very batch fills.
+            for request_id in scheduled:
+                self._attend(request_id)
         if self._lora_slots:
             loras = {lora for i in scheduled if (lora := self._loras.get(i, 0))}
             if len(loras) > self._lora_slots:
@@ -118,6 +130,7 @@ class ScriptedRunner:
             # A position sampled again (its first token was dropped) replaces what stood there.
             del resident.tokens[position:]
             del resident.chain[position:]
+            del resident.full[position // self._block_size :]
             resident.tokens.append(token)
             tokens.append([token])
         return ModelRunnerOutput(
@@ -148,9 +161,9 @@ class ScriptedRunner:
             known = cached.all_token_ids.get(request_id)
             if known is not None and known != resident.tokens[: len(known)]:
                 raise EngineFault(f"{request_id}: the scheduler's tokens are not the sampled ones")
-            self._forward(request_id, computed, scheduled[request_id])
+            self._write(request_id, computed, scheduled[request_id])
 
-    def _forward(self, request_id: str, computed: int, count: int) -> None:
+    def _write(self, request_id: str, computed: int, count: int) -> None:
         resident = self._residents[request_id]
         end = computed + count
         if count < 1 or end > len(resident.tokens):
@@ -161,24 +174,35 @@ class ScriptedRunner:
         table = resident.table
         if end > len(table) * size:
             raise EngineFault(f"{request_id}: {end} tokens in {len(table)} blocks of {size}")
+        resident.end = end
         if not self._check_kv:
             return
-        chain = resident.chain
+        chain, full = resident.chain, resident.full
         for position in range(len(chain), end):
             before = chain[-1] if chain else 0
             chain.append(hash((before, resident.tokens[position])))
-        kv = self._kv
-        # The last position of each earlier block answers for the whole block.
-        for position in [*range(size - 1, computed, size), computed - 1]:
-            if position < 0:
-                continue
-            if kv.get((table[position // size], position % size)) != chain[position]:
-                raise EngineFault(
-                    f"{request_id}: KV of position {position} in block {table[position // size]} "
-                    "is not this request's"
-                )
+            if position % size == size - 1:
+                full.append(chain[-1])
         for position in range(computed, end):
-            kv[table[position // size], position % size] = chain[position]
+            block, offset = table[position // size], position % size
+            self._kv[block * size + offset] = chain[position]
+            self._full[block] = chain[position] if offset == size - 1 else None
+
+    def _attend(self, request_id: str) -> None:
+        """Every position computed so far must have the KV that this request needs there."""
+        resident = self._residents[request_id]
+        size, table = self._block_size, resident.table
+        blocks, rest = divmod(resident.end, size)
+        # One value a block answers for all of its positions, so this stays cheap.
+        if list(map(self._full.get, table[:blocks])) == resident.full[:blocks] and (
+            not rest
+            or self._kv.get(table[blocks] * size + rest - 1) == resident.chain[resident.end - 1]
+        ):
+            return
+        raise EngineFault(
+            f"{request_id}: the KV of its first {resident.end} positions in blocks "
+            f"{table[: blocks + 1]} is not its own"
+        )
 
 
 def _unpack(row: Any) -> list[int]:
