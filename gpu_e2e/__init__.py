@@ -1,0 +1,1 @@
+"""Proof on a real engine, over HTTP: it knows an endpoint, how to launch one, and the record."""
