@@ -177,6 +177,24 @@ def undisturbed(record: EngineRecord, user: str) -> Verdict:
     return Verdict("undisturbed", ok, message, figures)
 
 
+def unslowed(
+    record: EngineRecord, user: str, alone: EngineRecord, most_ratio: float = 2.0
+) -> Verdict:
+    """Half of a user's tokens follow the last as soon as they did when the user was alone.
+
+    What `undisturbed` cannot see: an engine that runs no step at all while another is throttled.
+    The ratio is for gross faults; a busy machine moves it too.
+    """
+    gaps = [percentile(_stream_gaps(part, user), 50) for part in (alone, record)]
+    figures: dict[str, object] = {"alone_gap_ms": ms(gaps[0]), "beside_gap_ms": ms(gaps[1])}
+    if not all(gaps):
+        return Verdict("unslowed", False, f"{user}: no gaps to compare", figures)
+    ratio = gaps[1] / gaps[0]
+    figures["ratio"] = round(ratio, 3)
+    message = f"{user}: median gap {ms(gaps[1])} ms beside the others, {ms(gaps[0])} ms alone"
+    return Verdict("unslowed", ratio <= most_ratio, message, figures)
+
+
 def ledger(record: EngineRecord) -> Verdict:
     """Every position dispatched was delivered or is accounted as lost, request by request.
 
@@ -250,6 +268,11 @@ def _step_times(record: EngineRecord) -> list[int]:
     return [
         b - a for a, b in pairwise(instants) if bisect_left(waited, a) == bisect_left(waited, b)
     ]
+
+
+def _stream_gaps(record: EngineRecord, user: str) -> list[int]:
+    """The times between one request's tokens, over all requests of the user."""
+    return [b.ns - a.ns for ds in record.by_request(user).values() for a, b in pairwise(ds)]
 
 
 def _gaps_while_wanting(record: EngineRecord, user: str) -> list[tuple[int, int]]:
