@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.engine.adapter import ADAPTER
 from conformance.engine.clock import ManualClock
-from conformance.engine.contract import STOCK, UNLIMITED, Account, Limits, SchedulerContract
+from conformance.engine.contract import STOCK, UNLIMITED, Account, Ledger, Limits, SchedulerContract
 from conformance.engine.model import EOS, STOP, ScriptedModel
 from conformance.engine.observe import History, RequestLog, SampleJudge, StepLog, Tally, digest
 
@@ -39,6 +39,7 @@ __all__ = [
     "Account",
     "EngineFault",
     "History",
+    "Ledger",
     "Limits",
     "ManualClock",
     "RequestLog",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["STOCK", "UNLIMITED", "Account", "Limits", "SchedulerContract"]
+__all__ = ["STOCK", "UNLIMITED", "Account", "Ledger", "Limits", "SchedulerContract"]
 
 Rate = int | float | str | Fraction
 
@@ -32,10 +32,25 @@ UNLIMITED = Limits()
 
 
 class Account(NamedTuple):
-    """What a scheduler says of one user: tokens charged and tokens refunded, since the start."""
+    """What a scheduler says of one user: tokens charged and tokens refunded."""
 
-    charged: int
-    refunded: int
+    charged: int = 0
+    refunded: int = 0
+
+
+class Ledger(NamedTuple):
+    """A scheduler's own books, since its start."""
+
+    accounts: Mapping[str, Account]
+    """The users it still keeps an account of."""
+    closed: Account = Account()
+    """The sum over accounts that it has closed."""
+
+    @property
+    def net(self) -> int:
+        """Tokens charged and not refunded, over all users."""
+        every = (self.closed, *self.accounts.values())
+        return sum(account.charged - account.refunded for account in every)
 
 
 @dataclass(frozen=True)
@@ -44,12 +59,12 @@ class SchedulerContract:
 
     `make(vllm_config, limits, clock)` returns a ready scheduler that applies `limits` and reads
     time from `clock` alone, a callable that gives monotonic ns; `build_scheduler` does the rest.
-    `ledger(scheduler)` gives user -> Account; without it charges are judged from SchedulerOutput.
+    `ledger(scheduler)` gives its books; without it charges are judged from SchedulerOutput.
     """
 
     name: str
     make: Callable[[Any, Limits, Callable[[], int]], Any]
-    ledger: Callable[[Any], Mapping[str, Account]] | None = None
+    ledger: Callable[[Any], Ledger] | None = None
 
 
 def _make_stock(vllm_config: Any, limits: Limits, clock: Callable[[], int]) -> Any:

@@ -10,7 +10,7 @@ from vllm.v1.core.sched.interface import PauseState
 
 from conformance.engine.clock import ManualClock
 from conformance.engine.config import make_vllm_config
-from conformance.engine.contract import STOCK, UNLIMITED, Account, Limits, SchedulerContract
+from conformance.engine.contract import STOCK, UNLIMITED, Ledger, Limits, SchedulerContract
 from conformance.engine.loop import EngineLoop
 from conformance.engine.model import EOS, ScriptedModel
 from conformance.engine.observe import History, RequestLog, StepLog
@@ -154,7 +154,7 @@ class ScriptedEngine:
 
     def feed(self, request_id: str, prompt: Sequence[int], *, max_tokens: int = 8) -> None:
         """The next input of a streaming session (one added with resumable=True)."""
-        log = self.requests[request_id]
+        log = self._session(request_id)
         self.scheduler.add_request(
             self._factory.make(
                 request_id, user=log.user, prompt=prompt, max_tokens=max_tokens, resumable=True
@@ -164,13 +164,19 @@ class ScriptedEngine:
 
     def close(self, request_id: str) -> None:
         """End a streaming session: no more input comes."""
-        log = self.requests[request_id]
+        log = self._session(request_id)
         self.scheduler.add_request(
             self._factory.make(request_id, user=log.user, prompt=[1], max_tokens=1)
         )
         # Between two turns it ends at once and without an output.
         if request_id not in self.scheduler.requests:
             log.finish(log.turns[-1][0], self.clock())
+
+    def _session(self, request_id: str) -> RequestLog:
+        log = self.requests[request_id]
+        if not log.resumable or log.finished:
+            raise ValueError(f"{request_id!r} is no open session; add it with resumable=True")
+        return log
 
     def abort(self, *request_ids: str, in_flight: bool = False) -> None:
         """Abort now; with `in_flight`, in the next step, between its dispatch and its output."""
@@ -256,10 +262,10 @@ class ScriptedEngine:
     def max_model_len(self) -> int:
         return self.vllm_config.model_config.max_model_len
 
-    def accounts(self) -> dict[str, Account]:
-        """The scheduler's own ledger; {} if its contract has none."""
-        ledger = self.contract.ledger
-        return {} if ledger is None else dict(ledger(self.scheduler))
+    def ledger(self) -> Ledger | None:
+        """The scheduler's own books; None if its contract has none."""
+        read = self.contract.ledger
+        return None if read is None else read(self.scheduler)
 
     def leaks(self) -> list[str]:
         """What a drained engine still holds, in words; [] is clean."""

@@ -147,3 +147,32 @@ def test_reset_of_an_idle_cache_forgets_hits(depth, finish):
     engine.add("second", prompt=shared, max_tokens=2)
     assert engine.step().scheduled == {"second": 13}
     finish(engine)
+
+
+def test_feed_and_close_want_an_open_session():
+    engine = ScriptedEngine()
+    engine.add("r")
+    with pytest.raises(ValueError, match="'r' is no open session"):
+        engine.feed("r", [20])
+    engine.add("s", resumable=True)
+    engine.abort("s")
+    with pytest.raises(ValueError, match="'s' is no open session"):
+        engine.close("s")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="vLLM 0.32.0: a session whose turn ends by the output in flight while it is preempted "
+    "is put back into the waiting queue and then removed from it with the stopped ones "
+    "(update_from_output, stopped_preempted_reqs)",
+)
+def test_session_preempted_at_the_end_of_its_turn_goes_on():
+    engine = ScriptedEngine(depth=2, num_blocks=5, prefix_caching=False)
+    engine.add("other", prompt=3, max_tokens=14)
+    engine.add("s", prompt=4, max_tokens=6, resumable=True)
+    engine.step()
+    engine.feed("s", [20, 21], max_tokens=3)
+    engine.run(60)
+    log = engine.requests["s"]
+    assert log.preemptions == 1
+    assert len(log.turns) == 2
