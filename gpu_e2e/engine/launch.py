@@ -29,6 +29,8 @@ Mode = Literal["sync", "async"]
 READY_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.2
+# Killed processes of a container whose first process does not reap stay as zombies: do not wait on.
+_REAP_TIMEOUT_S = 5.0
 _TAIL_LINES = 40
 
 
@@ -185,7 +187,16 @@ class Server:
             # Whatever of the group outlived its leader must not hold the port or the memory.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            return self.process.wait()
+            self.process.wait()
+            self._wait_for_group()
+            return self.process.returncode
+
+    def _wait_for_group(self) -> None:
+        deadline = time.monotonic() + _REAP_TIMEOUT_S
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while time.monotonic() < deadline:
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.01)
 
     def __enter__(self) -> Server:
         return self
