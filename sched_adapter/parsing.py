@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from limiters import parse_rate
@@ -265,7 +266,7 @@ def build(
     burst_ms: int | str | None = None,
     window_ms: int | None = None,
     record: str | None = None,
-    options: Mapping[str, object] | None = None,
+    options: Mapping[str, object] = MappingProxyType({}),
     label: Callable[[str], str] = str,
 ) -> OutputRateConfig:
     """Put the parsed parts together; `burst_ms` and `window_ms` are in ns by now, or `AUTO`.
@@ -277,14 +278,12 @@ def build(
         ValueError: parts that do not go together, or from which no limiter can be made.
     """
     chosen = DEFAULT_LIMITER if limiter is None else limiter
-    all_options = dict(options or {})
-    if burst_ms == AUTO:
-        if chosen not in AUTO_BURST_LIMITERS:
-            raise ValueError(
-                f"{label('burst_ms')} {AUTO}: the {chosen} limiter cannot do that: give "
-                f"milliseconds, or {label('limiter')} {' or '.join(sorted(AUTO_BURST_LIMITERS))}"
-            )
-        all_options["auto_burst"] = True
+    automatic = burst_ms == AUTO
+    if automatic and chosen not in AUTO_BURST_LIMITERS:
+        raise ValueError(
+            f"{label('burst_ms')} {AUTO}: the {chosen} limiter cannot do that: give "
+            f"milliseconds, or {label('limiter')} {' or '.join(sorted(AUTO_BURST_LIMITERS))}"
+        )
     if window_ms is not None and chosen != WINDOW_LIMITER:
         raise ValueError(
             f"{label('window_ms')} {window_ms / _NS_PER_MS:g}: the {chosen} limiter has no window: "
@@ -297,7 +296,7 @@ def build(
             limiter=chosen,
             burst_ns=burst_ms if isinstance(burst_ms, int) else DEFAULT_BURST_NS,
             window_ns=window_ms,
-            options=all_options,
+            options=options if not automatic else {**options, "auto_burst": True},
             record_path=record,
         )
         config.make_limiter()
