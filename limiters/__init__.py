@@ -4,5 +4,7 @@ from .gcra import Gcra
 from .interface import Limiter
 from .rate import parse_rate
 from .registry import make_limiter
+from .rolling_window import RollingWindow
+from .token_bucket import TokenBucket
 
-__all__ = ["Gcra", "Limiter", "make_limiter", "parse_rate"]
+__all__ = ["Gcra", "Limiter", "RollingWindow", "TokenBucket", "make_limiter", "parse_rate"]

@@ -6,8 +6,14 @@ tokens evenly spaced. A take may come before it by at most the burst; each take 
 
     allow iff TAT - now <= burst, then TAT = max(TAT, now) + 1/rate
 
+At 10/s with a burst of 100 ms, four streams and steps of 30 ms:
+
+    now in ms     0          30   60   90   120      150  180  210      240  270  300
+    TAT - now     0 100 200  170  140  110  80  180  150  120  90  190  160  130  100  200
+    granted       2          -    -    -    1        -    -    1        -    -    1
+
 TAT is kept in whole ns, rounded up. Instants and the burst are whole ns too, so rounding up never
-changes an answer. What it adds is remembered and taken off later, so no fraction is ever lost;
+changes an answer. How much it added is remembered and paid back, so no fraction is ever lost;
 where 1/rate is a whole number of ns (10, 20, 100 tokens a second) there is nothing to remember.
 """
 
@@ -15,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from .checks import check_int
 from .interface import DEFAULT_BURST_NS
 from .quota import QuotaLimiter
 from .rate import RateLike
@@ -24,7 +31,7 @@ from .scale import Scale
 class Gcra(QuotaLimiter):
     """The default: one int a user, no queue, no timer."""
 
-    __slots__ = ("_rounding", "_tat", "_whole_interval")
+    __slots__ = ("_interval_ns", "_rounding", "_tat")
 
     def __init__(
         self,
@@ -34,7 +41,7 @@ class Gcra(QuotaLimiter):
         burst_ns: int = DEFAULT_BURST_NS,
     ) -> None:
         self._tat: dict[str, int] = {}  # in ns, rounded up; no entry: a full quota
-        self._rounding: dict[str, int] = {}  # by how many units it was; no entry: none
+        self._rounding: dict[str, int] = {}  # by how many units it was; no entry: by none
         super().__init__(default_rate=default_rate, rates=rates, burst_ns=burst_ns)
 
     def try_take(self, user: str, now_ns: int) -> bool:
@@ -42,42 +49,52 @@ class Gcra(QuotaLimiter):
             tat = self._tat[user]
         except (KeyError, TypeError):
             return self._take_unseen(user, now_ns)
-        if tat > now_ns:
-            if tat - now_ns > self._burst_ns:
-                return False
-        else:
+        if tat <= now_ns:
             tat = now_ns
-        if interval := self._whole_interval:
-            self._tat[user] = tat + interval
-        else:
-            self._advance(user, tat, now_ns)
+        elif tat > now_ns + self._burst_ns:
+            return False
+        self._tat[user] = tat + (self._interval_ns or self._interval_of(user, tat > now_ns))
         return True
 
-    def _advance(self, user: str, tat: int, now_ns: int) -> None:
-        """Move TAT on by 1/rate where users differ or 1/rate is no whole number of ns."""
+    def _interval_of(self, user: str, in_debt: bool) -> int:
+        """1/rate in whole ns, one less each time that the roundings add up to a ns.
+
+        A user not in debt starts anew from a whole ns.
+        """
         scale = self._own.get(user, self._shared)
         assert scale is not None  # an unlimited user never has state
-        rounding = self._rounding.get(user, 0) if tat > now_ns else 0
-        self._set(user, tat * scale.per_ns - rounding + scale.per_token, scale)
-
-    def _set(self, user: str, units: int, scale: Scale) -> None:
-        tat = -(-units // scale.per_ns)
-        self._tat[user] = tat
-        if rounding := tat * scale.per_ns - units:
+        per_ns, _, _, interval_ns, rounding = scale
+        if rounding:
+            if in_debt:
+                rounding += self._rounding.get(user, 0)
+            if rounding >= per_ns:
+                rounding -= per_ns
+                interval_ns -= 1
             self._rounding[user] = rounding
-        elif self._rounding:
-            self._rounding.pop(user, None)
+        return interval_ns
 
     def ready_at_ns(self, user: str, now_ns: int) -> int:
-        tat = self._tat.get(user)
-        if tat is None:
+        try:
+            return max(now_ns, self._tat[user] - self._burst_ns)
+        except (KeyError, TypeError):
             return super().ready_at_ns(user, now_ns)
-        return max(now_ns, tat - self._burst_ns)
+
+    def cleanup_idle_users(self, now_ns: int) -> int:
+        if self._newcomer is not None:
+            return super().cleanup_idle_users(now_ns)
+        check_int("now_ns", now_ns)
+        since_ns = self._forget_since_ns(now_ns)
+        idle = [user for user, tat in self._tat.items() if tat <= since_ns]
+        for user in idle:
+            self._forget(user)
+        if idle:
+            self._forgot(since_ns)
+        return len(idle)
 
     def __len__(self) -> int:
         return len(self._tat)
 
-    # TAT as a level: a quota is full when TAT is now, and short by (TAT - now) * rate tokens.
+    # TAT as a level: a quota is full when TAT is now, and lacks (TAT - now) * rate tokens.
 
     def _level(self, user: str, scale: Scale, now_ns: int) -> int | None:
         tat = self._tat.get(user)
@@ -86,7 +103,12 @@ class Gcra(QuotaLimiter):
         return scale.capacity - (tat - now_ns) * scale.per_ns + self._rounding.get(user, 0)
 
     def _store(self, user: str, level: int, scale: Scale, now_ns: int) -> None:
-        self._set(user, now_ns * scale.per_ns + scale.capacity - level, scale)
+        tat_units = now_ns * scale.per_ns + scale.capacity - level
+        self._tat[user] = tat = -(-tat_units // scale.per_ns)
+        if rounding := tat * scale.per_ns - tat_units:
+            self._rounding[user] = rounding
+        else:
+            self._rounding.pop(user, None)
 
     def _forget(self, user: str) -> None:
         self._tat.pop(user, None)
@@ -97,6 +119,7 @@ class Gcra(QuotaLimiter):
 
     def _rescale(self, user: str | None) -> None:
         super()._rescale(user)
-        shared = self._shared
-        whole = shared is not None and shared.per_ns == 1 and not self._own
-        self._whole_interval = shared.per_token if whole and shared else 0
+        scale = self._shared
+        # Everybody's 1/rate where it is the same whole number of ns, else 0.
+        alike = scale is not None and not self._own and not scale.rounding
+        self._interval_ns = scale.interval_ns if alike and scale else 0

@@ -63,18 +63,18 @@ class QuotaLimiter(Limiter):
     def _forget(self, user: str) -> None:
         """Drop the user's state, if any."""
 
-    # The instant whose passing fills a quota. `auto_burst` moves these; here it is now.
+    # Where `auto_burst` differs.
 
-    def _full_since_ns(self, now_ns: int) -> int:
-        """The instant at which a quota that is full now became full at the latest."""
-        return now_ns
+    def _full(self, scale: Scale, now_ns: int) -> int:
+        """A full quota at this instant."""
+        return scale.capacity
 
     def _forget_since_ns(self, now_ns: int) -> int:
         """Who has been full since this instant can't be told from a new user any more."""
         return now_ns
 
-    def _forgot_at(self, full_since_ns: int) -> None:
-        """Somebody was forgotten who had been full since this instant."""
+    def _forgot(self, now_ns: int) -> None:
+        """Somebody was forgotten who was full at this instant."""
 
     # The verbs that need not be fast.
 
@@ -116,7 +116,7 @@ class QuotaLimiter(Limiter):
         for user in idle:
             self._forget(user)
         if idle:
-            self._forgot_at(since_ns)
+            self._forgot(since_ns)
         return len(idle)
 
     def _take_unseen(self, user: str, now_ns: int) -> bool:
@@ -137,9 +137,6 @@ class QuotaLimiter(Limiter):
         check_int("now_ns", now_ns)
         return self._own.get(user, self._shared)
 
-    def _full(self, scale: Scale, now_ns: int) -> int:
-        return scale.capacity + (now_ns - self._full_since_ns(now_ns)) * scale.per_ns
-
     def _unseen(self, user: str, scale: Scale, now_ns: int) -> int:
         """The level of this user had it no state."""
         full = self._full(scale, now_ns)
@@ -159,7 +156,7 @@ class QuotaLimiter(Limiter):
         level = min(level, self._full(scale, now_ns))
         if level == self._unseen(user, scale, now_ns):
             self._forget(user)
-            self._forgot_at(self._full_since_ns(now_ns))
+            self._forgot(now_ns)
         else:
             self._store(user, level, scale, now_ns)
 

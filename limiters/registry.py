@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
+from .auto_burst import AutoBurstGcra, AutoBurstTokenBucket
 from .checks import shown
 from .gcra import Gcra
 from .interface import DEFAULT_BURST_NS, Limiter
 from .rate import RateLike
+from .rolling_window import RollingWindow
+from .token_bucket import TokenBucket
 
 ENTRY_POINT_GROUP = "vllm_output_rate.limiters"
 
-_SETTINGS = {"self", "default_rate", "rates", "burst_ns"}
+_SETTINGS = {"default_rate", "rates", "burst_ns"}
 
-BUILT_IN: dict[str, Callable[..., Limiter]] = {"gcra": Gcra}
+BUILT_IN: dict[str, type[Limiter]] = {
+    "gcra": Gcra,
+    "token_bucket": TokenBucket,
+    "rolling_window": RollingWindow,
+}
+
+AUTO_BURST: dict[type[Limiter], type[Limiter]] = {
+    Gcra: AutoBurstGcra,
+    TokenBucket: AutoBurstTokenBucket,
+}
+"""What `auto_burst=True` makes of a backend that has this option."""
 
 
 def make_limiter(
@@ -24,7 +38,7 @@ def make_limiter(
     default_rate: RateLike | None,
     rates: Mapping[str, RateLike] | None = None,
     burst_ns: int = DEFAULT_BURST_NS,
-    **options: object,
+    **options: Any,
 ) -> Limiter:
     """Make the limiter of this name.
 
@@ -34,12 +48,14 @@ def make_limiter(
 
     Raises ValueError for an unknown name or option, and TypeError or ValueError for a bad value.
     """
-    make = _find(name)
-    _check_options(name, make, options)
-    limiter = make(default_rate=default_rate, rates=rates, burst_ns=burst_ns, **options)
-    if not isinstance(limiter, Limiter):
-        raise TypeError(f"limiter {shown(name)} must be a limiters.Limiter, got {shown(limiter)}")
-    return limiter
+    backend = _find(name)
+    _check_options(name, backend, options)
+    if backend in AUTO_BURST:
+        auto_burst = options.pop("auto_burst", False)
+        if not isinstance(auto_burst, bool):
+            raise TypeError(f"auto_burst must be True or False, got {shown(auto_burst)}")
+        backend = AUTO_BURST[backend] if auto_burst else backend
+    return backend(default_rate=default_rate, rates=rates, burst_ns=burst_ns, **options)
 
 
 def backend_names() -> list[str]:
@@ -48,7 +64,7 @@ def backend_names() -> list[str]:
     return [*BUILT_IN, *sorted(installed - BUILT_IN.keys())]
 
 
-def _find(name: str) -> Callable[..., Limiter]:
+def _find(name: str) -> type[Limiter]:
     if not isinstance(name, str):
         raise TypeError(f"limiter must be named by a str, got {shown(name)}")
     if name in BUILT_IN:
@@ -65,7 +81,7 @@ def _find(name: str) -> Callable[..., Limiter]:
     return _load(name, points[0])
 
 
-def _load(name: str, point: EntryPoint) -> Callable[..., Limiter]:
+def _load(name: str, point: EntryPoint) -> type[Limiter]:
     module, _, attribute = point.value.partition(":")
     parts = [*module.split("."), *attribute.split(".")]
     if not all(part.isidentifier() for part in parts):
@@ -80,11 +96,13 @@ def _load(name: str, point: EntryPoint) -> Callable[..., Limiter]:
     return found
 
 
-def _check_options(name: str, make: Callable[..., Limiter], options: Mapping[str, object]) -> None:
-    parameters = inspect.signature(make).parameters.values()
+def _check_options(name: str, backend: type[Limiter], options: Mapping[str, object]) -> None:
+    parameters = inspect.signature(backend).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
+        return  # the backend checks them itself
     known = {parameter.name for parameter in parameters} - _SETTINGS
+    if backend in AUTO_BURST:
+        known.add("auto_burst")
     for option in options:
         if option not in known:
             has = f"it has {', '.join(sorted(known))}" if known else "it has none"

@@ -22,12 +22,23 @@ class Scale(NamedTuple):
     """Units that one token costs."""
     capacity: int
     """Units in a full quota: one token and the burst."""
+    interval_ns: int
+    """1/rate in ns, rounded up."""
+    rounding: int
+    """By how many units it was."""
 
     @classmethod
     def of(cls, rate: Fraction, burst_ns: int) -> Scale:
         fill = rate / NS_PER_S
         per_ns, per_token = fill.numerator, fill.denominator
-        return cls(per_ns, per_token, per_token + burst_ns * per_ns)
+        interval_ns = -(-per_token // per_ns)
+        return cls(
+            per_ns=per_ns,
+            per_token=per_token,
+            capacity=per_token + burst_ns * per_ns,
+            interval_ns=interval_ns,
+            rounding=interval_ns * per_ns - per_token,
+        )
 
     def carry(self, level: int, old: Scale) -> int:
         """A level counted in `old`'s units in these: as many tokens, never one unit more."""
