@@ -210,8 +210,8 @@ class OutputRateScheduler:
             for line in step.dealt:
                 self.turns.to_the_end(line)
         for line in step.open:
-            line.pass_over(step.number)
-            line.admit = 0
+            if line.admit:
+                line.pass_over(line.admit, step.number)
         return used, chunks
 
     def _send_to_sleep(self, step: Step) -> None:

@@ -19,6 +19,10 @@ from sched_adapter.turns import UNLIMITED, Line, Turns, User
 from sched_adapter.victims import Holder, choose
 
 
+#: What could not be admitted gets only places left over for this many steps.
+RETRY_STEPS = 8
+
+
 @dataclass(slots=True)
 class Capacity:
     """What a step of this engine can hold."""
@@ -95,7 +99,10 @@ class Settlement:
         if self._nobody_is_short():
             step.everybody = True
             return step
-        dealt, step.crowded = self.turns.deal(self.capacity.places, self._offer)
+        places = self.capacity.places
+        dealt, step.crowded = self.turns.deal(places, self._offer)
+        if not step.crowded and free:
+            dealt += self.turns.deal(places - len(dealt), self._offer_again)[0]
         picks = []
         for line, pick in dealt:
             step.dealt.append(line)
@@ -105,7 +112,7 @@ class Settlement:
                 if not line.admit:
                     step.open.append(line)
                 line.admit += 1
-        self._compose(picks, self.capacity.places - len(dealt))
+        self._compose(picks, places - len(dealt))
         self._make_room()
         return step
 
@@ -149,7 +156,10 @@ class Settlement:
             self._ask(user)
         if not user.granted:
             return
-        seats = step.free or int(self.entitled(user))
+        if self._missed_lately(line):
+            seats = 0
+        else:
+            seats = step.free or int(self._could_evict_for(line))
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
             if request is not None:
                 if finishing(request, self.capacity.max_model_len):
@@ -161,6 +171,23 @@ class Settlement:
                 return
             user.pledged += 1
             yield request
+
+    def _offer_again(self, line: Line[Request]) -> Iterator[None]:
+        """Places that are left over, for what could not be admitted lately."""
+        user = line.user
+        if self._missed_lately(line):
+            for _ in range(min(self.step.free, line.queued)):
+                if user.pledged == user.granted:
+                    return
+                user.pledged += 1
+                yield None
+
+    def _missed_lately(self, line: Line[Request]) -> bool:
+        """Whether a waiting request of the line stands back: no blocks, no grammar, no adapter.
+
+        A place held for it in vain is one that a resident could have used.
+        """
+        return line.missed is not None and self.step.number - line.missed < RETRY_STEPS
 
     def _in_mid_prompt(self, request: Request) -> bool:
         return request.is_prefill_chunk and (
@@ -226,15 +253,21 @@ class Settlement:
             ):
                 yield request
 
+    def _could_evict_for(self, line: Line[Request]) -> bool:
+        return (
+            self.turns.asleep > 0
+            and line.queued > 0
+            and self.entitled(line.user)
+            and next(self.throttled(line.level, but=line.user), None) is not None
+        )
+
     def _make_room(self) -> None:
         """Preempt throttled residents for requests that this step may admit beyond the places."""
         step = self.step
         over = sum(line.admit for line in step.open) - step.free
         for line in reversed(step.open):
             if over > 0 and not self.entitled(line.user):
-                dropped = min(line.admit, over)
-                line.admit -= dropped
-                over -= dropped
+                over -= line.pass_over(min(line.admit, over), step.number)
         for line in reversed(step.open):
             while over > 0 and line.admit:
                 over -= 1
@@ -249,4 +282,4 @@ class Settlement:
                     self._preempt(victims[0])
                     step.free += 1
                 else:
-                    line.admit -= 1
+                    line.pass_over(1, step.number)

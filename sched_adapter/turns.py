@@ -67,7 +67,7 @@ class User(Generic[R]):
 class Line(Generic[R]):
     """One user's streams of one priority level, in the order of their turns."""
 
-    __slots__ = ("admit", "level", "live", "queued", "residents", "shut", "since", "user")
+    __slots__ = ("admit", "level", "live", "missed", "queued", "residents", "shut", "since", "user")
 
     def __init__(self, user: User[R], level: int) -> None:
         self.user = user
@@ -79,6 +79,7 @@ class Line(Generic[R]):
         self.since: deque[int] = deque()
         self.queued = 0  # requests waiting for a place
         self.admit = 0  # of these, how many this step may admit
+        self.missed: int | None = None  # the last step that could not admit what it should have
         self.shut = False  # nothing of it can be admitted before the user has quota
 
     def in_turn(self, free: int, step: int, caught_up: int) -> Iterator[R | None]:
@@ -110,11 +111,14 @@ class Line(Generic[R]):
         del self.residents[request]
         self.residents[request] = step
 
-    def pass_over(self, step: int) -> None:
-        """Waiting requests that had a turn and could not be admitted lose that turn."""
-        for _ in range(min(self.admit, len(self.since))):
+    def pass_over(self, count: int, step: int) -> int:
+        """``count`` waiting requests had their turn and are not admitted: they lose that turn."""
+        for _ in range(min(count, len(self.since))):
             self.since.popleft()
             self.since.append(step)
+        self.admit -= count
+        self.missed = step
+        return count
 
 
 class Turns(Generic[R]):
