@@ -46,7 +46,7 @@ class Books:
         sampled: Counter[str],
         requests: dict[str, Request],
     ) -> None:
-        """``sampled`` (limited user -> tokens) went out with ``output``; ``chunks`` sample nothing."""
+        """``output`` went out: ``sampled`` maps limited users to tokens, ``chunks`` sample none."""
         scheduled = output.num_scheduled_tokens
         if sampled:
             self.ledger.dispatch(id(output), scheduled, chunks, sampled)

@@ -24,11 +24,18 @@ FIELD: Final = f"vllm_xargs.{identity.FIELD}"
 """The identity's place in an HTTP body, as an error names it."""
 
 
-class RequestRefused(VLLMValidationError, ValueError):  # type: ignore[misc]
+class RequestRefused(VLLMValidationError, ValueError):
     """A request that an engine with limits does not take.
 
     HTTP 400 by its first base; a ValueError offline, which vLLM's own class is not.
+
+    Args:
+        message: the fault and the mend, in one line.
+        parameter: the field of the request that is at fault.
     """
+
+    def __init__(self, message: str, parameter: str) -> None:
+        VLLMValidationError.__init__(self, message, parameter=parameter)
 
 
 def install() -> None:
@@ -84,7 +91,7 @@ def _check_identity(params: Any) -> None:
     try:
         identity.check(extra[identity.FIELD])
     except ValueError as error:
-        raise RequestRefused(f"{FIELD}: {error}", parameter=FIELD) from None
+        raise RequestRefused(f"{FIELD}: {error}", FIELD) from None
 
 
 def _refuse_online_beams(serving: Any, *_: Any, **__: Any) -> None:
@@ -102,5 +109,5 @@ def _refuse_beams(vllm_config: Any) -> None:
         raise RequestRefused(
             "use_beam_search: beam search is refused on an engine with output rate limits, since "
             "its candidates are not one charged token a step: use n or best-of sampling instead",
-            parameter="use_beam_search",
+            "use_beam_search",
         )

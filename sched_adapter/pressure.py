@@ -44,9 +44,7 @@ def blocks_missing(
         )
         return blocks
 
-    need = needed(
-        min(end + asked["num_lookahead_tokens"], manager.max_model_len), end, whole=False
-    )
+    need = needed(min(end + asked["num_lookahead_tokens"], manager.max_model_len), end, whole=False)
     need += asked["reserved_blocks"]
     if asked["full_sequence_must_fit"]:
         full = min(request.num_tokens, manager.max_model_len)
@@ -60,7 +58,7 @@ def blocks_missing(
 def holders(
     manager: KVCacheManager, requests: Iterable[Request], kwargs: dict[str, Any]
 ) -> list[Holder[Request]]:
-    """What each of these would free; blocks shared with others or about to be adopted do not count."""
+    """What each would free, not counting blocks that are shared or about to be adopted."""
     adopted = kwargs.get("new_computed_blocks")
     kept = {id(block) for group in adopted.blocks for block in group} if adopted else set()
     return [

@@ -19,22 +19,15 @@ from typing import Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.engine import EngineCoreOutputs
-from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from sched_adapter import config, identity
-from sched_adapter.admission import AdmissionQueue
-from sched_adapter.books import Books
 from sched_adapter.clock import StepClock
 from sched_adapter.ledger import Ledger
+from sched_adapter.membership import Membership
 from sched_adapter.pressure import blocks_missing, holders
-from sched_adapter.record import Recorder
-from sched_adapter.residents import Residents
 from sched_adapter.settlement import Capacity, Settlement, Step
-from sched_adapter.turns import Line, Turns, User
+from sched_adapter.turns import User
 from sched_adapter.victims import choose
 
 #: The engine never waits longer than this for quota, in seconds (design article).
@@ -46,12 +39,10 @@ _CLEANUP_EVERY_NS = 1_000_000_000
 #: One place in this many is kept for users that have quota.
 RESERVE = 8
 
-_WHY_LOST = {RequestStatus.FINISHED_ABORTED: "abort", RequestStatus.FINISHED_ERROR: "error"}
-
 _user_of = attrgetter("output_rate_line.user")
 
 
-class OutputRateScheduler:
+class OutputRateScheduler(Membership):
     """Name this one as ``scheduler_cls``: it is sync or async as the config says."""
 
     def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> OutputRateScheduler:
@@ -62,13 +53,6 @@ class OutputRateScheduler:
 
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
-        limits = config.of(vllm_config) or config.OutputRateConfig()
-        self.limiter = limits.make_limiter()
-        self.books = Books(_recorder(limits))
-        self.turns: Turns[Request] = Turns()
-        self.residents = Residents()
-        self.waiting = AdmissionQueue(self.policy, _line_of)
-        self.kv_holding_waiting = AdmissionQueue(self.policy, _line_of)
         self.settlement = Settlement(
             self.limiter,
             self.turns,
@@ -81,7 +65,7 @@ class OutputRateScheduler:
         self._clock = StepClock(time.monotonic_ns)
         self._next_cleanup_ns: int | None = None
         self._idle_until_ns: int | None = None
-        self._step: Step | None = None  # the step being scheduled, where not everybody is in it
+        self._step: Step = self.settlement.step  # the step that is being scheduled
         self._reordered = False  # self.running is not what stock's would be
 
     # One step
@@ -93,6 +77,7 @@ class OutputRateScheduler:
         now_ns = self.books.now_ns = self._clock.read()
         self._wake_users(now_ns)
         step = self.settlement.settle(now_ns, self._free_places())
+        self._step = step
         with self._only_those_in(step):
             output = super().schedule(*args, **kwargs)
         self._charge_dispatched(step, output)
@@ -119,9 +104,9 @@ class OutputRateScheduler:
             yield
             return
         manager = self.kv_cache_manager
-        places = self.max_num_active_reqs
+        places = self.settlement.capacity.places
         parked = len(self.residents) - len(step.running)
-        self._step, self._reordered, self._allocate = step, True, manager.allocate_slots
+        self._reordered, self._allocate = True, manager.allocate_slots
         self.running = step.running.copy()
         self.max_num_active_reqs = min(places, self.max_num_running_reqs - parked)
         self._reserve_prefill_lookahead = self._limit_chunk
@@ -135,7 +120,6 @@ class OutputRateScheduler:
                 queue.unstage()
             del self._reserve_prefill_lookahead, manager.allocate_slots
             self.max_num_active_reqs = places
-            self._step = None
 
     def _charge_dispatched(self, step: Step, output: SchedulerOutput) -> None:
         """Book what was dispatched; what was taken for it and not used is refunded here."""
@@ -251,7 +235,7 @@ class OutputRateScheduler:
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
         ready = super()._handle_blocked_waiting_request(request)
-        if ready and self._step is not None:
+        if ready and not self._step.everybody:
             line = request.output_rate_line
             if line.user.limited and not line.user.left and self._tokens_to_compute(request) <= 1:
                 for queue in (self.waiting, self.kv_holding_waiting):
@@ -311,88 +295,6 @@ class OutputRateScheduler:
         pool = holders(manager, throttled, kwargs)
         return choose(pool, blocks_missing(manager, request, args, kwargs)) if pool else []
 
-    # Coming and going
-
-    def add_request(self, request: Request) -> None:
-        if request.request_id not in self.requests:
-            self._join(request)
-        super().add_request(request)
-
-    def _join(self, request: Request) -> None:
-        """Read the request's identity, once, and give it its line."""
-        name = identity.user_of(request)
-        level = request.priority if self.policy == SchedulingPolicy.PRIORITY else 0
-        request.output_rate_line = self.turns.join(name, level, self._is_limited)
-        self.books.join(request.request_id, name)
-
-    def _is_limited(self, user: str) -> bool:
-        return self.limiter.rate_of(user) is not None
-
-    def _leave_place(self, request: Request) -> int | None:
-        """The request is resident no more; the step that served it last, if it was."""
-        self.residents.vacate(request)
-        served: int | None = request.output_rate_line.residents.pop(request, None)
-        return served
-
-    def _leave(self, line: Line[Request]) -> None:
-        if self.turns.leave(line):
-            self.books.ledger.leave(line.user.name)
-
-    def _preempt_throttled(self, request: Request) -> None:
-        request.output_rate_line.admit = 0  # it does not come back in the same step
-        self._preempt_request(request, time.monotonic())
-
-    def _preempt_request(
-        self, request: Request, timestamp: float, drop_stale_output: bool = False
-    ) -> None:
-        served = self._leave_place(request)
-        if drop_stale_output or (request.drop_stale_output and request.num_stale_output_tokens):
-            self.books.lose(request, "stale")
-        super()._preempt_request(request, timestamp, drop_stale_output=drop_stale_output)
-        if served is not None:
-            request.output_rate_line.since.appendleft(served)
-
-    def _handle_stopped_request(self, request: Request) -> bool:
-        self._leave_place(request)
-        self.books.lose(request, "lookahead")
-        finished: bool = super()._handle_stopped_request(request)
-        return finished
-
-    def _update_request_as_session(self, session: Request, update: Any) -> None:
-        super()._update_request_as_session(session, update)
-        line = session.output_rate_line
-        if identity.user_of(session) != line.user.name:
-            self._join(session)
-            self._leave(line)
-        for queue in (self.waiting, self.kv_holding_waiting):
-            queue.rouse(session)
-
-    def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        self._leave_place(request)
-        self.books.lose(request, _WHY_LOST.get(request.status, "lookahead"))
-        freed = super()._free_request(request, *args, **kwargs)
-        self.books.finish(request)
-        self._leave(request.output_rate_line)
-        return freed
-
-    def update_from_output(
-        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
-    ) -> dict[int, EngineCoreOutputs]:
-        self.books.deliver(scheduler_output)
-        outputs: dict[int, EngineCoreOutputs] = super().update_from_output(
-            scheduler_output, model_runner_output
-        )
-        self.books.delivered(outputs)
-        return outputs
-
-    def get_request_counts(self) -> tuple[int, int]:
-        return len(self.residents), len(self.waiting) + len(self.kv_holding_waiting)
-
-    def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
-        self.running = self.residents.everyone()
-        reset: bool = super().reset_prefix_cache(*args, **kwargs)
-        return reset
-
     # What the engine, tests and operators ask
 
     def output_rate_wait_s(self) -> float:
@@ -446,16 +348,3 @@ class SyncOutputRateScheduler(OutputRateScheduler, Scheduler):
 
 class AsyncOutputRateScheduler(OutputRateScheduler, AsyncScheduler):
     """Over stock ``AsyncScheduler``."""
-
-
-def _line_of(request: Request) -> Line[Request]:
-    line: Line[Request] = request.output_rate_line
-    return line
-
-
-def _recorder(limits: config.OutputRateConfig) -> Recorder | None:
-    if limits.record_path is None:
-        return None
-    facts = limits.to_json()
-    keys = ("limiter", "burst_ns", "window_ns", "default_rate", "rates")
-    return Recorder(limits.record_path, {key: facts[key] for key in keys})

@@ -18,7 +18,6 @@ from sched_adapter.residents import Residents, within_adapters
 from sched_adapter.turns import UNLIMITED, Line, Turns, User
 from sched_adapter.victims import Holder, choose
 
-
 #: What could not be admitted gets only places left over for this many steps.
 RETRY_STEPS = 8
 
@@ -94,7 +93,7 @@ class Settlement:
         self.step = Step(0, 0, 0)
 
     def settle(self, now_ns: int, free: int) -> Step:
-        """Who takes part in the step at ``now_ns``; ``free`` places may be given to waiting ones."""
+        """Who takes part in the step at ``now_ns``; ``free`` places may go to waiting ones."""
         step = self.step = Step(self.step.number + 1, now_ns, free)
         if self._nobody_is_short():
             step.everybody = True
@@ -156,9 +155,8 @@ class Settlement:
             self._ask(user)
         if not user.granted:
             return
-        if self._missed_lately(line):
-            seats = 0
-        else:
+        seats = 0
+        if not self._missed_lately(line):
             seats = step.free or int(self._could_evict_for(line))
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
             if request is not None:
@@ -190,9 +188,8 @@ class Settlement:
         return line.missed is not None and self.step.number - line.missed < RETRY_STEPS
 
     def _in_mid_prompt(self, request: Request) -> bool:
-        return request.is_prefill_chunk and (
-            request.num_tokens - request.num_computed_tokens > self.capacity.chunk
-        )
+        left: int = request.num_tokens - request.num_computed_tokens
+        return left > self.capacity.chunk and request.is_prefill_chunk
 
     def _compose(self, picks: list[Request], places: int) -> None:
         """The step's list: those whose turn it is, then prompts, of users out of quota last."""
