@@ -47,6 +47,9 @@ class Promise(Protocol):
     def reach(self, step_ns: int, streams: int) -> Fraction | None:
         """The least rate of such a user, if every step takes `step_ns`; None: nothing promised."""
 
+    def saved_ns(self, step_ns: int) -> int:
+        """A step longer than this loses quota, beyond what `reach` counts for `step_ns`."""
+
     def worst(self, instants: Sequence[int]) -> Window | None:
         """The window that exceeds the promise by most, None if none does.
 
@@ -70,6 +73,9 @@ class Even:
     def reach(self, step_ns: int, streams: int) -> Fraction | None:
         longest = min(Fraction(self.burst_ns), streams * SECOND_NS / self.rate)
         return self.rate if step_ns <= longest else None
+
+    def saved_ns(self, step_ns: int) -> int:
+        return self.burst_ns
 
     def worst(self, instants: Sequence[int]) -> Window | None:
         # A window from token i to token j breaks the promise iff
@@ -115,6 +121,9 @@ class Log:
         if streams < self.k:
             return None
         return self.rate / (1 + step_ns * self.rate / SECOND_NS / self.k)
+
+    def saved_ns(self, step_ns: int) -> int:
+        return step_ns
 
     def worst(self, instants: Sequence[int]) -> Window | None:
         # Any k + 1 tokens in a row must span k / rate at least; longer windows follow from that.

@@ -63,6 +63,7 @@ class EngineRecord:
     delivered: dict[str, int] = field(default_factory=dict)
     lost: dict[str, dict[str, int]] = field(default_factory=dict)
     refunds: dict[str, int] = field(default_factory=dict)
+    depth: int = 0  # the most tokens of one request in flight at once
     truncated: bool = False
 
     @classmethod
@@ -86,17 +87,22 @@ class EngineRecord:
         delivered: dict[str, int] = defaultdict(int)
         refunds: dict[str, int] = defaultdict(int)
         lost: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        in_flight: dict[str, int] = defaultdict(int)
         for event in stream:
             kind = event["e"]
             if kind == "dispatch":
+                in_flight[event["req"]] += 1
+                record.depth = max(record.depth, in_flight[event["req"]])
                 record.dispatches.append(
                     Dispatch(
                         event["ns"], event["step"], event["user"], event["req"], event["charged"]
                     )
                 )
             elif kind == "output":
+                in_flight[event["req"]] -= event["n"]
                 delivered[event["req"]] += event["n"]
             elif kind == "lost":
+                in_flight[event["req"]] -= event["n"]
                 lost[event["req"]][event["why"]] += event["n"]
             elif kind == "refund":
                 refunds[event["user"]] += event.get("n", 1)
@@ -129,6 +135,7 @@ class EngineRecord:
             delivered=self.delivered,
             lost=self.lost,
             refunds=self.refunds,
+            depth=self.depth,
             truncated=self.truncated,
         )
 

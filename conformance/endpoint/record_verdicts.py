@@ -58,7 +58,8 @@ def rate(
 ) -> Verdict:
     """From its first token on, a user who always wants more gets its rate, and not more.
 
-    At least 0.99 of what the limiter reaches with the steps seen, at most its bound.
+    At least 0.99 of what the limiter reaches with the steps seen, at most its bound. A single step
+    that outlasts the saved-up quota loses quota by definition; that time is taken off and named.
     """
     instants = [d.ns for d in record.of_user(user)]
     span_ns = instants[-1] - instants[0] if instants else 0
@@ -68,8 +69,11 @@ def rate(
         message = f"{user}: {len(instants)} tokens in {seconds:.1f} s, too short to judge a rate"
         return Verdict("rate", False, message, {"seconds": round(seconds, 2)})
     got = len(instants) / seconds
-    reach = promise.reach(percentile(_step_times(record), 90), streams)
-    least = REACHED * float(reach) if reach is not None else 0.0
+    steps = _step_times(record.within(instants[0], instants[-1]))
+    usual = percentile(steps, 90)
+    reach = promise.reach(usual, streams)
+    lost = sum(max(0, step - promise.saved_ns(usual)) for step in steps) / SECOND_NS
+    least = REACHED * float(reach) * (1 - lost / seconds) if reach is not None else 0.0
     most = promise.most(span_ns) / seconds
     figures: dict[str, object] = {
         "tok_s": round(got, 2),
@@ -77,12 +81,15 @@ def rate(
         "seconds": round(seconds, 2),
         "least_tok_s": round(least, 2),
         "most_tok_s": round(most, 2),
+        "lost_to_long_steps_s": round(lost, 3),
     }
     ok = least <= got <= most
     message = (
         f"{user}: {got:.2f} tok/s over {seconds:.1f} s, limit {limit:g} "
         f"({least:.2f} to {most:.2f} promised)"
     )
+    if lost:
+        message += f", {lost:.2f} s lost to long steps"
     return Verdict("rate", ok, message, figures)
 
 

@@ -78,6 +78,7 @@ def test_figures_of_the_definition():
     assert (even.most(0), even.most(10**9), even.spacing_ns()) == (3, 23, 50 * MS)
     assert even.reach(100 * MS, 4) == 20
     assert even.reach(60 * MS, 1) is None, "one stream cannot use 20 tok/s at 60 ms a step"
+    assert even.saved_ns(5) == 100 * MS
     assert Even(Fraction(3)).spacing_ns() == 333_333_334
     log = Log(Fraction(20), 10**9)
     assert (log.k, log.most(0), log.most(10**9 - 1), log.most(10**9)) == (20, 20, 20, 40)

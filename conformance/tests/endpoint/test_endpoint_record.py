@@ -140,6 +140,46 @@ def test_a_rate_too_low_breaks_the_rate_alone():
     assert not judge.rate(slow, "alice", LIMIT, streams=4).ok
 
 
+def test_a_long_step_is_taken_off_but_not_a_user_passed_by():
+    def record(quiet):
+        """20 tok/s from 0 s to 6 s and from 7 s on; in between nobody's step, or only carol's."""
+        meta = Toy(seconds=0).events
+        steps = [(i * 50 * MS, "alice") for i in range(260) if not 120 < i < 140]
+        steps += [] if quiet else [(i * 50 * MS, "carol") for i in range(121, 140)]
+        return EngineRecord.of(
+            [
+                *meta,
+                *(
+                    {"e": "dispatch", "ns": ns, "step": i, "user": u, "req": u, "charged": True}
+                    for i, (ns, u) in enumerate(sorted(steps))
+                ),
+            ]
+        )
+
+    forgiven = judge.rate(record(quiet=True), "alice", LIMIT, streams=4)
+    assert forgiven.ok, forgiven
+    assert "0.90 s lost to long steps" in forgiven.message
+    assert not judge.rate(record(quiet=False), "alice", LIMIT, streams=4).ok
+
+
+def test_one_stream_in_steps_longer_than_its_spacing_is_held_to_no_lower_rate():
+    slow = Toy(seconds=0)
+    for i in range(200):
+        slow.dispatch(i * 60 * MS, i, "alice", "a")
+    record = EngineRecord.of(slow.events)
+    assert judge.rate(record, "alice", LIMIT, streams=1).ok
+    assert not judge.rate(record, "alice", LIMIT, streams=4).ok
+
+
+def test_depth_is_how_many_tokens_of_a_request_are_in_flight():
+    def record(*kinds):
+        keys = {"ns": 0, "step": 0, "user": "a", "req": "r", "charged": True, "n": 1, "why": "x"}
+        return EngineRecord.of([Toy().events[0], *({"e": kind, **keys} for kind in kinds)])
+
+    assert record("dispatch", "output", "dispatch", "output").depth == 1
+    assert record("dispatch", "dispatch", "output", "dispatch", "output", "lost").depth == 2
+
+
 def test_a_second_of_quota_at_once_breaks_bound_and_evenness():
     bursty = Toy(fixed_window=True).run()
     verdict = judge.bound(bursty, "alice", LIMIT)
