@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from limiters import Limiter
+from limiters import Gcra
 from sched_adapter import parsing
 from sched_adapter.config import OutputRateConfig
 
@@ -211,7 +211,7 @@ def test_a_bad_mapping_is_refused_by_key_and_value(data: Any, fault: str) -> Non
     one_line(caught.value)
 
 
-class Raising(Limiter):
+class Raising(Gcra):
     """A third party's backend that cannot be made."""
 
     def __init__(self, **_: object) -> None:

