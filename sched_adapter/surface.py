@@ -1,8 +1,7 @@
 """Every name of vLLM that this package leans on, with its shape, checked before limits start.
 
 vLLM promises none of them to stay. A missing or reshaped one is found here, in one line at
-start, and not as an exception in the engine's loop. All of it exists, in this shape, in
-vLLM 0.31.0, 0.32.0 and 0.33.0; 0.30.0 lacks some.
+start, and not as an exception in the engine's loop. Shapes are vLLM 0.32.0's.
 """
 
 from __future__ import annotations
@@ -22,48 +21,101 @@ FRONT: Final = {
     "vllm.utils.argparse_utils:FlexibleArgumentParser.parse_args": "self args namespace",
 }
 
-# A function's value: its leading parameters. A class with "(field)": fields of the dataclass.
-# A function with "(uses)": names that its code reads or writes, for attributes that exist on
-# instances only.
+# By the kind of path:
+# - a callable: its leading parameters;
+# - "(parameters)": parameters that it has, wherever;
+# - "(field)": fields of a dataclass;
+# - "(uses)": names in a function's code, for attributes that only instances have;
+# - nothing wanted: it exists.
+_SCHED: Final = "vllm.v1.core.sched"
+_KV: Final = "vllm.v1.core.kv_cache_manager:KVCacheManager"
+_COORDINATOR: Final = "vllm.v1.core.kv_cache_coordinator:KVCacheCoordinator"
+
 ENGINE: Final = {
-    # config, plugin
-    "vllm.config.scheduler:SchedulerConfig(field)": "scheduler_cls async_scheduling policy",
+    # plugin, refusals
+    "vllm.config.scheduler:SchedulerConfig(field)": (
+        "scheduler_cls async_scheduling policy enable_chunked_prefill long_prefill_token_threshold"
+    ),
     "vllm.config.scheduler:SchedulerConfig.get_scheduler_cls": "self",
     # doors
     "vllm.v1.engine.input_processor:InputProcessor._validate_params": "self params",
     "vllm.v1.engine.input_processor:InputProcessor.__init__(uses)": "vllm_config",
     "vllm.v1.engine.async_llm:AsyncLLM.generate": "self prompt sampling_params",
+    "vllm.v1.engine.async_llm:AsyncLLM.__init__(uses)": "vllm_config",
     "vllm.entrypoints.generate.beam_search.online:BeamSearchOnlineMixin.beam_search": "self",
     "vllm.entrypoints.generate.beam_search.offline:BeamSearchOfflineMixin.beam_search": "self",
     "vllm.exceptions:VLLMValidationError": "message parameter",
-    # scheduler
-    "vllm.v1.core.sched.async_scheduler:AsyncScheduler": "args",
-    "vllm.v1.core.sched.scheduler:Scheduler._reserve_prefill_lookahead": (
+    # identity
+    "vllm.v1.request:Request.__init__(uses)": (
+        "sampling_params num_computed_tokens num_prompt_tokens status priority block_hashes "
+        "is_prefill_chunk drop_stale_output num_stale_output_tokens"
+    ),
+    "vllm.v1.request:Request.num_tokens": "",
+    "vllm.v1.request:RequestStatus.RUNNING": "",
+    # scheduler, membership
+    f"{_SCHED}.interface:PauseState.PAUSED_ALL": "",
+    f"{_SCHED}.async_scheduler:AsyncScheduler": "args",
+    f"{_SCHED}.scheduler:Scheduler.__init__": "self vllm_config",
+    f"{_SCHED}.scheduler:Scheduler.__init__(uses)": (
+        "running waiting kv_holding_waiting requests policy kv_cache_manager scheduler_config "
+        "max_num_running_reqs max_num_active_reqs max_num_scheduled_tokens max_model_len "
+        "num_prefill_lookahead num_waiting_for_streaming_input lora_config _pause_state "
+        "adaptive_long_prefill_threshold"
+    ),
+    f"{_SCHED}.scheduler:Scheduler.schedule": "self throttle_prefills",
+    f"{_SCHED}.scheduler:Scheduler.schedule(uses)": (
+        "running waiting kv_holding_waiting max_num_active_reqs max_num_running_reqs "
+        "allocate_slots _reserve_prefill_lookahead _handle_blocked_waiting_request _preempt_request"
+    ),
+    f"{_SCHED}.scheduler:Scheduler._reserve_prefill_lookahead": (
         "self request num_computed_tokens num_new_tokens"
     ),
-    "vllm.v1.core.sched.scheduler:Scheduler.schedule": "self throttle_prefills",
-    "vllm.v1.core.sched.scheduler:Scheduler.schedule(uses)": (
-        "running waiting max_num_active_reqs _reserve_prefill_lookahead "
-        "_handle_blocked_waiting_request _preempt_request"
-    ),
-    "vllm.v1.core.sched.scheduler:Scheduler.__init__(uses)": (
-        "running waiting requests max_num_running_reqs max_num_active_reqs num_prefill_lookahead "
-        "kv_cache_manager scheduler_config policy"
-    ),
-    "vllm.v1.core.sched.scheduler:Scheduler._handle_blocked_waiting_request": "self request",
-    "vllm.v1.core.sched.scheduler:Scheduler._preempt_request": "self request timestamp",
-    "vllm.v1.core.sched.scheduler:Scheduler.add_request": "self request",
-    "vllm.v1.core.sched.scheduler:Scheduler._update_request_as_session": "self session update",
-    "vllm.v1.core.sched.scheduler:Scheduler._free_request": "self request",
-    "vllm.v1.core.sched.scheduler:Scheduler.update_from_output": (
+    f"{_SCHED}.scheduler:Scheduler._handle_blocked_waiting_request": "self request",
+    f"{_SCHED}.scheduler:Scheduler._preempt_request": "self request timestamp drop_stale_output",
+    f"{_SCHED}.scheduler:Scheduler._handle_stopped_request": "self request",
+    f"{_SCHED}.scheduler:Scheduler._update_request_as_session": "self session update",
+    f"{_SCHED}.scheduler:Scheduler._free_request": "self request",
+    f"{_SCHED}.scheduler:Scheduler.add_request": "self request",
+    f"{_SCHED}.scheduler:Scheduler.update_from_output": (
         "self scheduler_output model_runner_output"
     ),
-    "vllm.v1.core.sched.output:SchedulerOutput(field)": (
-        "num_scheduled_tokens total_num_scheduled_tokens scheduled_cached_reqs"
+    f"{_SCHED}.scheduler:Scheduler.get_request_counts": "self",
+    f"{_SCHED}.scheduler:Scheduler.reset_prefix_cache": "self",
+    f"{_SCHED}.output:SchedulerOutput(field)": (
+        "num_scheduled_tokens total_num_scheduled_tokens scheduled_new_reqs scheduled_cached_reqs"
     ),
-    "vllm.v1.core.kv_cache_manager:KVCacheManager.allocate_slots": "self request num_new_tokens",
-    "vllm.v1.request:Request.__init__(uses)": "sampling_params",
-    "vllm.sampling_params:SamplingParams": "",
+    f"{_SCHED}.output:CachedRequestData(field)": "resumed_req_ids",
+    f"{_SCHED}.output:NewRequestData(field)": "req_id",
+    # admission
+    f"{_SCHED}.request_queue:SchedulingPolicy.PRIORITY": "",
+    f"{_SCHED}.request_queue:RequestQueue.add_request": "self request",
+    f"{_SCHED}.request_queue:RequestQueue.pop_request": "self",
+    f"{_SCHED}.request_queue:RequestQueue.peek_request": "self",
+    f"{_SCHED}.request_queue:RequestQueue.prepend_request": "self request",
+    f"{_SCHED}.request_queue:RequestQueue.prepend_requests": "self requests",
+    f"{_SCHED}.request_queue:RequestQueue.remove_request": "self request",
+    f"{_SCHED}.request_queue:RequestQueue.remove_requests": "self requests",
+    # pressure
+    f"{_KV}.__init__(uses)": (
+        "coordinator block_pool max_model_len watermark_blocks empty_kv_cache_blocks"
+    ),
+    f"{_KV}.allocate_slots": "self request num_new_tokens",
+    f"{_KV}.allocate_slots(parameters)": (
+        "num_new_computed_tokens new_computed_blocks num_lookahead_tokens "
+        "num_external_computed_tokens num_encoder_tokens full_sequence_must_fit reserved_blocks "
+        "has_scheduled_reqs"
+    ),
+    f"{_KV}.get_blocks": "self request_id",
+    f"{_KV}.prefix_cache_lookup_enabled": "self request",
+    f"{_COORDINATOR}.find_longest_cache_hit": "self block_hashes max_cache_hit_length",
+    f"{_COORDINATOR}.get_num_blocks_to_allocate(parameters)": (
+        "request_id num_tokens new_computed_blocks num_encoder_tokens total_computed_tokens "
+        "num_local_computed_tokens num_tokens_main_model apply_admission_cap prefill_end"
+    ),
+    "vllm.v1.core.block_pool:BlockPool.get_num_free_blocks": "self",
+    # books
+    "vllm.v1.engine:EngineCoreOutputs": "",
+    "vllm.v1.outputs:ModelRunnerOutput": "",
     # engine
     "vllm.v1.engine.core:EngineCoreProc._process_engine_step": "self",
     "vllm.v1.engine.core:EngineCoreProc.__init__(uses)": "input_queue",
@@ -95,6 +147,8 @@ def _differences(path: str, wanted: list[str]) -> Iterator[str]:
     target = _resolve(dotted)
     if kind == "field)":
         has = {field.name for field in dataclasses.fields(target)}
+    elif kind == "parameters)":
+        has = set(inspect.signature(target).parameters)
     elif kind == "uses)":
         code = target.__code__
         has = {*code.co_names, *code.co_varnames, *_inner_names(code)}

@@ -66,10 +66,6 @@ def hashes(vllm_config: Any) -> tuple[Any, ...]:
     )
 
 
-def test_nothing_leaned_on_is_missing_in_this_vllm() -> None:
-    assert surface.problems() == []
-
-
 def test_registering_again_changes_nothing() -> None:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -302,21 +298,6 @@ def test_a_vllm_that_lacks_a_name_warns_once_without_limits_and_is_refused_with_
     assert caught.value.code == 2
     assert "_no_such_hook" in capsys.readouterr().err.rstrip().splitlines()[-1]
     assert len(warnings) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "wanted", "fault"),
-    [
-        ("no_such_module:X", "", "ModuleNotFoundError"),
-        ("vllm.v1.core.sched.scheduler:Schedule", "", "AttributeError"),
-        ("vllm.v1.core.sched.scheduler:Scheduler.schedule", "self other", "takes"),
-        ("vllm.v1.core.sched.scheduler:Scheduler.__init__(uses)", "nowhere", "has no nowhere"),
-        ("vllm.config.scheduler:SchedulerConfig(field)", "nowhere", "has no nowhere"),
-    ],
-)
-def test_the_surface_notices(path: str, wanted: str, fault: str) -> None:
-    (problem,) = surface.problems({path: wanted})
-    assert fault in problem
 
 
 def test_registering_never_raises(warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
