@@ -1,0 +1,121 @@
+"""The five semantics, each judged from the engine's record of the main job.
+
+1 Only output tokens are limited, prompt tokens are free.
+2 All streams of a user share one quota, and the output is even in time.
+3 Out of quota, a request pauses and goes on: never cut, never an error.
+4 While one user is throttled, the others go on as before.
+5 The scheduler may be synchronous or asynchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.endpoint import record_verdicts as judge
+from conformance.endpoint import verdicts as client
+from conformance.endpoint.record import EngineRecord
+from conformance.endpoint.verdict import Verdict
+from gpu_e2e.engine.launch import Mode
+from gpu_e2e.workload import FREE, LIMITS, Run, expected_tokens
+
+# An idle engine is late by its wait's own granularity and one step; a busy host adds to it.
+LATE_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Semantic:
+    """One semantic with the verdicts that it rests on."""
+
+    number: int
+    title: str
+    verdicts: Sequence[Verdict]
+
+    @property
+    def ok(self) -> bool:
+        return all(verdict.ok for verdict in self.verdicts)
+
+
+def judge_all(record: EngineRecord, run: Run, mode: Mode, *, same_tokens: bool) -> list[Semantic]:
+    """All five, for one run on one engine.
+
+    `same_tokens`: the device gives the same tokens whatever the batch (a CPU does); elsewhere
+    lengths and finish reasons are compared instead.
+    """
+    together = record.within(*run.together)
+    return [
+        Semantic(1, "only output tokens are limited", _only_output(record, run)),
+        Semantic(2, "one even quota for all of a user's streams", _one_quota(together, run)),
+        Semantic(3, "paused, never cut", _paused(together, run, same_tokens)),
+        Semantic(4, "others go on", _others(together, record.within(*run.alone))),
+        Semantic(5, f"{mode} scheduling", [_depth(record, mode)]),
+    ]
+
+
+def _only_output(record: EngineRecord, run: Run) -> list[Verdict]:
+    return [judge.whole(record), judge.ledger(record), *(charges(record, run, u) for u in LIMITS)]
+
+
+def charges(record: EngineRecord, run: Run, user: str) -> Verdict:
+    """The user was charged for its output and for nothing of its prompts.
+
+    What may be charged on top are positions dispatched and lost, one by one in the record.
+    """
+    streams = run.of(user)
+    output = sum(s.completion_tokens or 0 for s in streams)
+    prompt = sum(s.prompt_tokens or 0 for s in streams)
+    requests = record.by_request(user)
+    charged = sum(d.charged for ds in requests.values() for d in ds)
+    lost = sum(sum(record.lost.get(req, {}).values()) for req in requests)
+    figures = {"prompt": prompt, "output": output, "charged": charged, "lost": lost}
+    message = f"{user}: {prompt} prompt tokens free, {charged} charged = {output} output"
+    if lost:
+        message += f" + {lost} lost"
+    ok = prompt > 0 and output > 0 and charged == output + lost
+    return Verdict("charges", ok, message, figures)
+
+
+def _one_quota(together: EngineRecord, run: Run) -> list[Verdict]:
+    verdicts = []
+    for user in LIMITS:
+        promise = together.promise(user)
+        if promise is None:
+            verdicts.append(Verdict("bound", False, f"{user}: the engine has no limit for it"))
+            continue
+        streams = len(run.of(user))
+        verdicts += [
+            judge.bound(together, user, promise),
+            judge.rate(together, user, promise, streams=streams),
+            judge.evenness(together, user, promise, late_ns=LATE_NS),
+        ]
+        if streams > 1:
+            verdicts.append(judge.spread(together, user))
+    return verdicts
+
+
+def _paused(together: EngineRecord, run: Run, same_tokens: bool) -> list[Verdict]:
+    limited = [s for user in LIMITS for s in run.of(user)]
+    verdicts = [_was_throttled(together), client.completeness(limited, expected_tokens())]
+    free = run.of(FREE)
+    if same_tokens:
+        verdicts.append(client.identical(limited, free))
+    verdicts.append(client.completeness(free))
+    return verdicts
+
+
+def _was_throttled(together: EngineRecord) -> Verdict:
+    """Without a pause there is nothing to survive."""
+    spells = {user: sum(t.user == user for t in together.throttled) for user in LIMITS}
+    message = ", ".join(f"{user} paused {count} times" for user, count in spells.items())
+    return Verdict("throttled", all(spells.values()), message, spells)
+
+
+def _others(together: EngineRecord, alone: EngineRecord) -> list[Verdict]:
+    return [judge.undisturbed(together, FREE), judge.unslowed(together, FREE, alone)]
+
+
+def _depth(record: EngineRecord, mode: Mode) -> Verdict:
+    """A synchronous engine has one token of a request in flight, an asynchronous one two."""
+    wanted = 2 if mode == "async" else 1
+    message = f"{record.depth} tokens of one request in flight at most, {wanted} expected"
+    return Verdict("depth", record.depth == wanted, message, {"depth": record.depth})
