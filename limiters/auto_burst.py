@@ -39,42 +39,52 @@ MAX_STEP_NS = 10_000_000_000
 class _AutoBurst(QuotaLimiter):
     """How long ago a quota that is full now may have become so."""
 
-    # The latest step, which no later one may precede; None before the first. No slots: two bases
-    # with slots of their own do not mix.
+    # No slots: two bases with slots of their own do not mix.
     _start_ns: int | None = None
+    """Where the latest step began, but no earlier than a step may; None before the first."""
     _end_ns: int | None = None
+    """Where it ended."""
+    _forgotten_ns: int | None = None
+    """Up to here users were forgotten as full, so no full quota may reach back before it."""
 
     def end_step(self, start_ns: int, now_ns: int) -> None:
         check_int("start_ns", start_ns)
         check_int("now_ns", now_ns)
         if start_ns > now_ns:
             raise ValueError(f"start_ns must not be after now_ns, got {start_ns} after {now_ns}")
-        self._end_ns = now_ns
-        self._begin_no_earlier(max(start_ns, now_ns - MAX_STEP_NS))
-
-    def _begin_no_earlier(self, start_ns: int) -> None:
+        start_ns = max(start_ns, now_ns - MAX_STEP_NS)
         if self._start_ns is None or start_ns > self._start_ns:
             self._start_ns = start_ns
+        self._end_ns = now_ns
 
-    def _full_since_ns(self, now_ns: int) -> int:
+    def _full_since_ns(self, burst_ns: int, now_ns: int) -> int:
         """Where the TAT of a quota lies that is full at this instant."""
-        if self._start_ns is None or now_ns != self._end_ns:
+        if now_ns != self._end_ns or self._start_ns is None:
             return now_ns
-        return min(now_ns, self._start_ns + self._burst_ns)
+        since_ns = self._start_ns + burst_ns
+        if self._forgotten_ns is not None:
+            since_ns = max(since_ns, self._forgotten_ns)
+        return min(now_ns, since_ns)
 
     def _full(self, scale: Scale, now_ns: int) -> int:
-        if self._start_ns is None or now_ns != self._end_ns:
-            return scale.capacity
-        return max(scale.capacity, scale.per_token + (now_ns - self._start_ns) * scale.per_ns)
+        # The scale's own burst: while a change is made, the old one still counts.
+        since_ns = self._full_since_ns(scale.burst_ns, now_ns)
+        return scale.capacity + (now_ns - since_ns) * scale.per_ns
 
     def _forget_since_ns(self, now_ns: int) -> int:
         if self._start_ns is None:
             return now_ns
         return min(now_ns, max(self._start_ns, now_ns - MAX_STEP_NS) + self._burst_ns)
 
-    def _forgot(self, now_ns: int) -> None:
-        # Keeps the promise above even if a step is told that began long before this instant.
-        self._begin_no_earlier(self._full_since_ns(now_ns) - self._burst_ns)
+    def _forgot(self, since_ns: int, now_ns: int) -> None:
+        # At the end of a step the order of steps keeps the promise above; at any other instant it
+        # has to be kept against a step told later that began before it.
+        if now_ns != self._end_ns and (self._forgotten_ns is None or since_ns > self._forgotten_ns):
+            self._forgotten_ns = since_ns
+
+    def _retune(self, user: str | None, now_ns: int) -> None:
+        super()._retune(user, now_ns)
+        self._forgot(now_ns, now_ns)  # levels were capped by what was full just now
 
 
 class AutoBurstGcra(_AutoBurst, Gcra):
@@ -87,7 +97,7 @@ class AutoBurstGcra(_AutoBurst, Gcra):
             return self._take_unseen(user, now_ns)
         if tat > now_ns + self._burst_ns:
             return False
-        since_ns = self._full_since_ns(now_ns)
+        since_ns = self._full_since_ns(self._burst_ns, now_ns)
         in_debt = tat > since_ns
         self._tat[user] = (tat if in_debt else since_ns) + self._interval_of(user, in_debt)
         return True

@@ -63,7 +63,7 @@ class Gcra(QuotaLimiter):
         """
         scale = self._own.get(user, self._shared)
         assert scale is not None  # an unlimited user never has state
-        per_ns, _, _, interval_ns, rounding = scale
+        per_ns, _, _, interval_ns, rounding, _ = scale
         if rounding:
             if in_debt:
                 rounding += self._rounding.get(user, 0)
@@ -88,7 +88,7 @@ class Gcra(QuotaLimiter):
         for user in idle:
             self._forget(user)
         if idle:
-            self._forgot(since_ns)
+            self._forgot(since_ns, now_ns)
         return len(idle)
 
     def __len__(self) -> int:

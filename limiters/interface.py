@@ -98,7 +98,8 @@ class Limiter(ABC):
     def end_step(self, start_ns: int, now_ns: int) -> None:  # noqa: B027
         """Tell that the batch step that began at `start_ns` has just ended, at `now_ns`.
 
-        Only limiters whose quota follows the length of a step listen (`auto_burst`).
+        To be told before anything is taken at this instant, in the order of the steps; not for a
+        wait or a pause. Only limiters whose quota follows the steps listen (`auto_burst`).
         """
 
     @property

@@ -73,8 +73,8 @@ class QuotaLimiter(Limiter):
         """Who has been full since this instant can't be told from a new user any more."""
         return now_ns
 
-    def _forgot(self, now_ns: int) -> None:
-        """Somebody was forgotten who was full at this instant."""
+    def _forgot(self, since_ns: int, now_ns: int) -> None:
+        """Somebody was forgotten at `now_ns` who has been full since `since_ns`."""
 
     # The verbs that need not be fast.
 
@@ -116,7 +116,7 @@ class QuotaLimiter(Limiter):
         for user in idle:
             self._forget(user)
         if idle:
-            self._forgot(since_ns)
+            self._forgot(since_ns, now_ns)
         return len(idle)
 
     def _take_unseen(self, user: str, now_ns: int) -> bool:
@@ -156,7 +156,7 @@ class QuotaLimiter(Limiter):
         level = min(level, self._full(scale, now_ns))
         if level == self._unseen(user, scale, now_ns):
             self._forget(user)
-            self._forgot(now_ns)
+            self._forgot(now_ns, now_ns)
         else:
             self._store(user, level, scale, now_ns)
 

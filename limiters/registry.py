@@ -92,7 +92,12 @@ def _load(name: str, point: EntryPoint) -> type[Limiter]:
         why = f"{type(error).__name__}: {shown(str(error))}"
         raise ValueError(f"limiter {shown(name)} cannot be loaded, {why}") from error
     if not (isinstance(found, type) and issubclass(found, Limiter)):
-        raise TypeError(f"limiter {shown(name)} must be a subclass of limiters.Limiter")
+        raise TypeError(
+            f"limiter {shown(name)} must be a subclass of limiters.Limiter, got {shown(found)}"
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise TypeError(f"limiter {shown(name)} must implement {missing}")
     return found
 
 

@@ -26,6 +26,7 @@ class Scale(NamedTuple):
     """1/rate in ns, rounded up."""
     rounding: int
     """By how many units it was."""
+    burst_ns: int
 
     @classmethod
     def of(cls, rate: Fraction, burst_ns: int) -> Scale:
@@ -38,6 +39,7 @@ class Scale(NamedTuple):
             capacity=per_token + burst_ns * per_ns,
             interval_ns=interval_ns,
             rounding=interval_ns * per_ns - per_token,
+            burst_ns=burst_ns,
         )
 
     def carry(self, level: int, old: Scale) -> int:

@@ -43,7 +43,7 @@ class TokenBucket(QuotaLimiter):
             return self._take_unseen(user, now_ns)
         scale = self._own.get(user, self._shared)
         assert scale is not None  # an unlimited user never has state
-        per_ns, per_token, _, _, _ = scale
+        per_ns, per_token, _, _, _, _ = scale
         level += (now_ns - then_ns) * per_ns
         if level < per_token:
             return False
