@@ -48,7 +48,8 @@ ENGINE: Final = {
     # identity
     "vllm.v1.request:Request.__init__(uses)": (
         "sampling_params num_computed_tokens num_prompt_tokens status priority block_hashes "
-        "is_prefill_chunk drop_stale_output num_stale_output_tokens"
+        "is_prefill_chunk drop_stale_output num_stale_output_tokens "
+        "structured_output_request"
     ),
     "vllm.v1.request:Request.num_tokens": "",
     "vllm.v1.request:RequestStatus.RUNNING": "",
@@ -121,6 +122,13 @@ ENGINE: Final = {
     "vllm.v1.engine.core:EngineCoreProc.__init__(uses)": "input_queue",
     "vllm.v1.engine.core:EngineCore.__init__(uses)": "scheduler model_executor batch_queue",
     "vllm.v1.engine.core:EngineCore.preprocess_add_request": "self request",
+    "vllm.v1.engine.core:EngineCoreProc._handle_client_request(uses)": "WAKEUP",
+    "vllm.v1.engine.core:EngineCore.step(uses)": "execute_model",
+    "vllm.v1.engine.core:EngineCore.step_with_batch_queue(uses)": "execute_model batch_queue",
+    "vllm.v1.executor.abstract:Executor.execute_model": "self scheduler_output non_block",
+    "vllm.v1.core.sched.scheduler:Scheduler.has_requests": "self",
+    "vllm.v1.structured_output.request:StructuredOutputRequest(field)": "_grammar",
+    "vllm.v1.engine.core_client:InprocClient.__init__(uses)": "engine_core",
     "vllm.v1.engine.core_client:InprocClient.get_output": "self",
     "vllm.v1.engine:EngineCoreRequestType.WAKEUP": "",
     "vllm.v1.outputs:EMPTY_MODEL_RUNNER_OUTPUT": "",
