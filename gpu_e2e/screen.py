@@ -11,14 +11,16 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from conformance.endpoint import record_verdicts as judge
 from conformance.endpoint.promise import SECOND_NS, fullest
 from conformance.endpoint.record import EngineRecord
+from conformance.endpoint.record_measures import lateness_ns
 from conformance.endpoint.trace import Stream, merged
 from conformance.endpoint.verdict import ms, percentile
 from gpu_e2e.semantics import Semantic
@@ -26,6 +28,13 @@ from gpu_e2e.workload import FREE, LIMITS, Run
 
 REFRESH_S = 0.25
 LINE_EVERY_S = 3.0
+_STYLE: dict[str, Any] = {
+    "box": SIMPLE_HEAD,
+    "title_justify": "left",
+    "title_style": "bold",
+    "caption_justify": "left",
+    "padding": (0, 1, 0, 0),
+}
 
 
 class Screen:
@@ -41,7 +50,7 @@ class Screen:
     def say(self, text: str) -> None:
         """A line of progress."""
         self._phase = text
-        self.console.print(text)
+        self.console.print(text, markup=False, soft_wrap=True)
 
     def phase(self, text: str) -> None:
         """Name what the live table shows from now on."""
@@ -72,7 +81,7 @@ class Screen:
         while True:
             await asyncio.sleep(LINE_EVERY_S)
             parts = [f"{u} {len(i)} tokens {r:.1f} tok/s" for u, i, r, _ in self._users(run)]
-            self.console.print(f"  {self._phase}: {', '.join(parts)}")
+            self.console.print(f"  {self._phase}: {', '.join(parts)}", soft_wrap=True)
 
     def _users(self, run: Run) -> list[tuple[str, list[int], float, list[Stream]]]:
         """Per user: its tokens' instants, its pace so far, its streams; the solo while alone."""
@@ -87,7 +96,7 @@ class Screen:
 
     def table(self, run: Run) -> Table:
         """The streams as they are now, by the client's clock."""
-        table = Table(title=self._phase, title_justify="left", title_style="bold")
+        table = Table(title=self._phase, **_STYLE)
         table.add_column("user")
         for name in ("limit", "streams", "tokens", "tok/s", "longest gap"):
             table.add_column(name, justify="right")
@@ -122,30 +131,33 @@ class Screen:
                 self.console.print(verdict.message, markup=False, soft_wrap=True)
 
     def _figures(self, title: str, together: EngineRecord, run: Run) -> Table:
-        caption = f"client's own largest stall J: {ms(run.stall_ns)} ms"
-        table = Table(title=title, title_justify="left", title_style="bold", caption=caption)
+        caption = (
+            "engine: by the engine's record; client: by the client's clock, "
+            f"whose own largest stall was {ms(run.stall_ns)} ms"
+        )
+        table = Table(title=f"{title}, all together", caption=caption, **_STYLE)
         table.add_column("user")
-        columns = ("limit", "streams", "tokens", "engine tok/s", "client tok/s", "most in 1 s")
-        for name in (*columns, "longest gap", "late p50/p99"):
+        columns = ("limit", "streams", "tokens", "engine\ntok/s", "client\ntok/s")
+        for name in (*columns, "most in\n1 s", "longest\ngap ms", "late ms\np50 p99"):
             table.add_column(name, justify="right")
         for user in (*LIMITS, FREE):
             instants = [d.ns for d in together.of_user(user)]
             promise = together.promise(user)
             streams = [s for s in run.of(user) if s.ask.name != "alone"]
-            late = judge.lateness_ns(together, user)
+            late = lateness_ns(together, user)
             most = f"{fullest(instants, SECOND_NS)}"
             if promise is not None:
                 most += f" of {promise.most(SECOND_NS)}"
             table.add_row(
                 user,
                 "none" if promise is None else f"{float(promise.rate):g}",
-                str(len(streams)) if promise is not None else f"1, {len(streams)} times",
-                str(len(instants)),
+                f"{len(streams)}" if promise is not None else f"1 ({len(streams)}x)",
+                f"{len(instants)}",
                 f"{_pace(instants, 0, over=True):.2f}",
                 f"{_pace(merged(streams), 0, over=True):.2f}",
                 most,
-                f"{_longest(instants)} ms",
-                f"{ms(percentile(late, 50))}/{ms(percentile(late, 99))} ms" if late else "",
+                f"{_longest(instants)}",
+                f"{ms(percentile(late, 50))} {ms(percentile(late, 99))}" if late else "",
             )
         return table
 

@@ -11,6 +11,7 @@ import pytest
 from conformance.endpoint import record_verdicts as judge
 from conformance.endpoint.promise import Even, Log
 from conformance.endpoint.record import EngineRecord
+from conformance.endpoint.record_measures import lateness_ns
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -215,6 +216,23 @@ def test_lateness_without_other_steps_is_judged_by_its_own_bound():
     assert not judge.evenness(record, "a", promise, late_ns=6 * MS).ok
 
 
+@pytest.mark.parametrize(("wakes_after", "ok"), [(0, True), (40, True), (51, False)])
+def test_an_engine_that_oversleeps_breaks_evenness(wakes_after, ok):
+    """A token every 50 ms, each after a wait; one wait ends late, and so does the next token."""
+    events = Toy().events
+    now = START
+    for step in range(100):
+        events.append(
+            {"e": "dispatch", "ns": now, "step": step, "user": "alice", "req": "r", "charged": True}
+        )
+        woken = now + (50 + (wakes_after if step == 60 else 0)) * MS
+        events.append({"e": "wait", "ns": now + MS, "end_ns": woken, "woke": "timeout"})
+        now = woken
+    verdict = judge.evenness(EngineRecord.of(events), "alice", LIMIT)
+    assert verdict.ok is ok
+    assert verdict.figures["overslept_ms"] == wakes_after
+
+
 def test_an_unlimited_user_left_out_of_a_step_or_kept_waiting_is_disturbed():
     assert not judge.undisturbed(Toy(alice_instead=True).run(), "carol").ok
     assert not judge.undisturbed(Toy(pause_at=100).run(), "carol").ok
@@ -283,7 +301,7 @@ def test_lateness_is_the_wait_after_ready():
     toy.run()
     toy.events.append({"e": "throttled", "ns": START, "user": "alice", "ready_ns": START + 1})
     record = EngineRecord.of(toy.events)
-    assert judge.lateness_ns(record, "alice") == [
+    assert lateness_ns(record, "alice") == [
         min(d.ns for d in record.of_user("alice") if d.ns > START) - START - 1
     ]
 
