@@ -18,8 +18,10 @@ from vllm.v1.request import Request, RequestStatus
 from sched_adapter import config, identity
 from sched_adapter.admission import AdmissionQueue
 from sched_adapter.books import Books
+from sched_adapter.clock import StepClock
 from sched_adapter.record import Recorder
 from sched_adapter.residents import Residents
+from sched_adapter.steptime import StepTime
 from sched_adapter.turns import Line, Turns
 
 # A mixin: its other base, to come after it, is one of vLLM's schedulers.
@@ -39,6 +41,8 @@ class Membership(_Stock):
         limits = config.of(vllm_config) or config.OutputRateConfig()
         self.limiter = limits.make_limiter()
         self.books = Books(_recorder(limits))
+        self.step_time = StepTime(limits.burst_ns, silent="auto_burst" in limits.options)
+        self._clock = StepClock(time.monotonic_ns)
         self.turns: Turns[Request] = Turns()
         self.residents = Residents()
         self.waiting = AdmissionQueue(self.policy, _line_of)
@@ -109,6 +113,8 @@ class Membership(_Stock):
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
+        if scheduler_output.total_num_scheduled_tokens:
+            self.step_time.end(self._clock.peek())
         self.books.deliver(scheduler_output)
         outputs: dict[int, EngineCoreOutputs] = super().update_from_output(
             scheduler_output, model_runner_output

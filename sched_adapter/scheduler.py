@@ -9,7 +9,6 @@ on is next door: ``settlement`` (who may), ``turns`` (in which order),
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +61,6 @@ class OutputRateScheduler(Membership):
             preempt=self._preempt_throttled,
             first_of=self.waiting.first_of,
         )
-        self._clock = StepClock(time.monotonic_ns)
         self._next_cleanup_ns: int | None = None
         self._idle_until_ns: int | None = None
         self._step: Step = self.settlement.step  # the step that is being scheduled
@@ -75,7 +73,7 @@ class OutputRateScheduler(Membership):
         if self._pause_state == PauseState.PAUSED_ALL:
             return super().schedule(*args, **kwargs)
         now_ns = self.books.now_ns = self._clock.read()
-        self._wake_users(now_ns)
+        self._tell_time(now_ns)
         step = self.settlement.settle(now_ns, self._free_places())
         self._step = step
         with self._only_those_in(step):
@@ -86,7 +84,11 @@ class OutputRateScheduler(Membership):
             self._idle_until_ns = self.turns.next_alarm_ns()
         return output
 
-    def _wake_users(self, now_ns: int) -> None:
+    def _tell_time(self, now_ns: int) -> None:
+        """Wake users whose quota is back; let the limiter know how time has passed."""
+        step_ns = self.step_time.begin(now_ns)
+        if step_ns:
+            self.limiter.end_step(now_ns - step_ns, now_ns)
         for line in self.turns.wake(now_ns):
             self.waiting.reopen(line)
             self.kv_holding_waiting.reopen(line)
