@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from vllm.entrypoints.generate.beam_search.offline import BeamSearchOfflineMixin
 from vllm.entrypoints.generate.beam_search.online import BeamSearchOnlineMixin
+from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.exceptions import VLLMValidationError
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.input_processor import InputProcessor
@@ -47,6 +48,7 @@ def install() -> None:
     places: tuple[tuple[Any, str, Callable[..., None]], ...] = (
         (InputProcessor, "_validate_params", _check_params),
         (AsyncLLM, "generate", _check_generate),
+        (OpenAIServingResponses, "_generate_with_builtin_tools", _check_responses),
         (BeamSearchOnlineMixin, "beam_search", _refuse_online_beams),
         (BeamSearchOfflineMixin, "beam_search", _refuse_offline_beams),
     )
@@ -81,6 +83,19 @@ def _check_generate(
     sent its status 200 by then; here the handler can still answer 400.
     """
     if limited(engine.vllm_config):
+        _check_identity(sampling_params)
+
+
+def _check_responses(
+    serving: Any,
+    request_id: Any = None,
+    engine_input: Any = None,
+    sampling_params: Any = None,
+    *_: Any,
+    **__: Any,
+) -> None:
+    """Before `OpenAIServingResponses._generate_with_builtin_tools`, a generator around that one."""
+    if limited(serving.engine_client.vllm_config):
         _check_identity(sampling_params)
 
 

@@ -42,6 +42,10 @@ ENGINE: Final = {
     "vllm.v1.engine.input_processor:InputProcessor.__init__(uses)": "vllm_config",
     "vllm.v1.engine.async_llm:AsyncLLM.generate": "self prompt sampling_params",
     "vllm.v1.engine.async_llm:AsyncLLM.__init__(uses)": "vllm_config",
+    "vllm.entrypoints.openai.responses.serving:"
+    "OpenAIServingResponses._generate_with_builtin_tools": (
+        "self request_id engine_input sampling_params"
+    ),
     "vllm.entrypoints.generate.beam_search.online:BeamSearchOnlineMixin.beam_search": "self",
     "vllm.entrypoints.generate.beam_search.offline:BeamSearchOfflineMixin.beam_search": "self",
     "vllm.exceptions:VLLMValidationError": "message parameter",

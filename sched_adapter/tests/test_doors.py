@@ -11,6 +11,7 @@ pytest.importorskip("vllm", reason="the doors stand in vLLM's front end")
 
 from vllm.entrypoints.generate.beam_search.offline import BeamSearchOfflineMixin
 from vllm.entrypoints.generate.beam_search.online import BeamSearchOnlineMixin
+from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -71,6 +72,18 @@ def test_a_streams_bad_identity_is_known_before_the_first_item(identity: Any) ->
         AsyncLLM.generate(engine, "prompt", params(identity), "id")
     with pytest.raises(doors.RequestRefused):
         AsyncLLM.generate(engine, prompt="p", sampling_params=params(identity), request_id="id")
+
+
+@pytest.mark.parametrize("identity", BAD)
+def test_a_response_streams_bad_identity_too(identity: Any) -> None:
+    generate = OpenAIServingResponses._generate_with_builtin_tools
+    serving = SimpleNamespace(engine_client=Bare(limits=True))
+    with pytest.raises(doors.RequestRefused):
+        generate(serving, request_id="r", engine_input={}, sampling_params=params(identity))
+    with pytest.raises(doors.RequestRefused):
+        generate(serving, "r", {}, params(identity), None)
+    serving = SimpleNamespace(engine_client=Bare(limits=False))
+    assert inspect.isasyncgen(generate(serving, "r", {}, params(identity), None))
 
 
 @pytest.mark.parametrize("identity", BAD)
