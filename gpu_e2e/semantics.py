@@ -56,7 +56,8 @@ def _only_output(record: EngineRecord, run: Run) -> list[Verdict]:
 def charges(record: EngineRecord, run: Run, user: str) -> Verdict:
     """The user was charged for its output and for nothing of its prompts.
 
-    What may be charged on top are positions dispatched and lost, one by one in the record.
+    On top may come what was dispatched and lost: of a request that ends at its end of sequence an
+    asynchronous engine has sent off one more position, so at most one for each.
     """
     streams = run.of(user)
     output = sum(s.completion_tokens or 0 for s in streams)
@@ -68,7 +69,7 @@ def charges(record: EngineRecord, run: Run, user: str) -> Verdict:
     message = f"{user}: {prompt} prompt tokens free, {charged} charged = {output} output"
     if lost:
         message += f" + {lost} lost"
-    ok = prompt > 0 and output > 0 and charged == output + lost
+    ok = prompt > 0 and output > 0 and charged == output + lost and lost <= len(requests)
     return Verdict("charges", ok, message, figures)
 
 
