@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from vllm.logger import init_logger
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.engine import EngineCoreOutputs
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from vllm.v1.core.sched.scheduler import Scheduler as _Stock
 else:
     _Stock = object
+
+logger = init_logger("vllm.sched_adapter")
 
 _WHY_LOST = {RequestStatus.FINISHED_ABORTED: "abort", RequestStatus.FINISHED_ERROR: "error"}
 
@@ -141,4 +144,13 @@ def _recorder(limits: config.OutputRateConfig) -> Recorder | None:
         return None
     facts = limits.to_json()
     keys = ("limiter", "burst_ns", "window_ns", "default_rate", "rates")
-    return Recorder(limits.record_path, {key: facts[key] for key in keys})
+    recorder = Recorder(limits.record_path, {key: facts[key] for key in keys})
+    if recorder.error:
+        logger.warning(
+            "The output rate record %s cannot be written (%s); the engine runs without it. "
+            "Give --output-rate-record a file in a folder that exists.",
+            limits.record_path,
+            recorder.error.strerror,
+        )
+        return None
+    return recorder
