@@ -78,6 +78,19 @@ def test_session_of_three_turns(depth, finish):
     finish(engine)
 
 
+def test_a_sessions_next_prompt_comes_in_chunks(depth, finish):
+    engine = ScriptedEngine(depth=depth, max_num_batched_tokens=8)
+    engine.add("s", prompt=5, max_tokens=4, resumable=True)
+    engine.run(8)
+    engine.feed("s", list(range(20, 39)), max_tokens=2)
+    steps = engine.run(4)
+    # Three outputs stay, the last one was never computed: 8 positions are there already.
+    assert [s.scheduled.get("s") for s in steps] == [8, 8, 3, 1]
+    assert [s.sampled for s in steps] == [{}, {}, {"s": 27}, {"s": 28}]
+    engine.close("s")
+    finish(engine)
+
+
 def test_session_closed_while_it_runs(depth, finish):
     engine = ScriptedEngine(depth=depth)
     engine.add("s", prompt=5, max_tokens=4, resumable=True)

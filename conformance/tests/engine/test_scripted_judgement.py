@@ -193,6 +193,46 @@ def test_the_runner_refuses_what_no_worker_could_run(depth, fault, words):
         engine.drain(200)
 
 
+class TakesAllPlaces:
+    def schedule(self, *args):
+        self.max_num_running_reqs = self.max_num_active_reqs = 99
+        return super().schedule(*args)
+
+
+class LoadsAllAdapters:
+    def schedule(self, *args):
+        self.lora_config.max_loras = 99
+        return super().schedule(*args)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [(TakesAllPlaces, "4 requests in a batch of 3"), (LoadsAllAdapters, r"\[1, 2\] in 1 slots")],
+    ids=lambda p: getattr(p, "__name__", ""),
+)
+def test_a_worker_has_so_many_places_and_slots(depth, fault, words):
+    engine = ScriptedEngine(plant(fault), depth=depth, max_num_seqs=3, lora_slots=1)
+    for i in range(2 if fault is LoadsAllAdapters else 4):
+        engine.add(f"r{i}", lora=1 + i if fault is LoadsAllAdapters else 0)
+    with pytest.raises(EngineFault, match=words):
+        engine.step()
+
+
+class GarblesOnPreemption:
+    def _preempt_request(self, request, *args, **kwargs):
+        super()._preempt_request(request, *args, **kwargs)
+        request._all_token_ids[-1] ^= 1
+
+
+def test_a_garbled_history_is_seen_on_resumption(depth):
+    engine = ScriptedEngine(plant(GarblesOnPreemption), depth=depth)
+    engine.add("r", max_tokens=9)
+    engine.run(4)
+    engine.reset_prefix_cache()
+    with pytest.raises(EngineFault, match="r: the scheduler's tokens are not the sampled ones"):
+        engine.step()
+
+
 class HoldsOneBack:
     """Never serves one request: nothing wrong in any step, but stuck."""
 
