@@ -1,0 +1,85 @@
+"""The pytest plugin: its options, and nothing else until one of them is used.
+
+Loaded in every pytest run of an environment that has this package, so it imports no more than
+pytest itself; what a conformance run needs is imported when one is asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_HERE = Path(__file__).parent
+_LEVELS = {1: _HERE / "level1", 2: _HERE / "level2", 3: _HERE / "level3"}
+_RUN = "conformance-run"
+
+_NO_BACKEND = (
+    "conformance: no backend to try: add --limiter module:CONTRACT for a limiter, or "
+    "--level 2 --scheduler module:CONTRACT for a scheduler"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "conformance of output rate limiters and schedulers")
+    group.addoption(
+        "--limiter",
+        action="append",
+        metavar="MODULE:CONTRACT",
+        help="a conformance.contract.Contract to try; may be given several times, and a name may "
+        "stand for a sequence of contracts, as conformance.contracts:BUILT_IN does",
+    )
+    group.addoption(
+        "--scheduler",
+        action="append",
+        metavar="MODULE:CONTRACT",
+        help="a SchedulerContract to try at level 2 (default: the project's own scheduler)",
+    )
+    group.addoption(
+        "--level",
+        action="append",
+        metavar="N[,N]",
+        help="1: the limiter alone (default), 2: the real vLLM scheduler, 3: a running endpoint",
+    )
+    group.addoption(
+        "--conformance-profile",
+        choices=("ci", "deep"),
+        default="ci",
+        help="how long to search for counterexamples: ci is quick and the same on every run, "
+        "deep takes many times as long and differs",
+    )
+    group.addoption(
+        "--conformance-html", metavar="PATH", help="write the result as one HTML page, with plots"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "rule(id): the test of a conformance rule")
+    option = config.option
+    if option.limiter or option.scheduler or option.level:
+        _start(config)
+    elif option.conformance_html:
+        raise pytest.UsageError(_NO_BACKEND)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not collection_path.is_relative_to(_HERE):
+        return None
+    run = config.pluginmanager.get_plugin(_RUN)
+    level = next((n for n, at in _LEVELS.items() if collection_path.is_relative_to(at)), None)
+    if level is not None:
+        if run is None:
+            # A usage error raised here would count as a failed collector only.
+            pytest.exit(_NO_BACKEND, returncode=pytest.ExitCode.USAGE_ERROR)
+        return None if level in run.selection.levels else True
+    # `--pyargs conformance` from a checkout: the suite's own tests are not part of a run.
+    return True if run is not None and collection_path == _HERE / "tests" else None
+
+
+def _start(config: pytest.Config) -> None:
+    from conformance import fixtures
+    from conformance.run import Run
+    from conformance.selection import select
+
+    config.pluginmanager.register(fixtures, "conformance-fixtures")
+    config.pluginmanager.register(Run(config, select(config.option)), _RUN)
