@@ -127,7 +127,10 @@ class Settlement:
             return
         wanted = user.residents + min(user.queued, max(step.free, 1))
         wanted = min(wanted, self.capacity.places)
-        granted = self.limiter.try_take_many(user.name, wanted, step.now_ns) if wanted else 0
+        if wanted > 1:
+            granted = self.limiter.try_take_many(user.name, wanted, step.now_ns)
+        else:
+            granted = int(wanted == 1 and self.limiter.try_take(user.name, step.now_ns))
         if granted:
             self._on_take(user.name, granted)
         step.asked.append(user)
