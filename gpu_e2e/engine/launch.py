@@ -56,6 +56,9 @@ class Engine:
     def env(self) -> dict[str, str]:
         """The environment variables for it."""
         env = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+        # Three processes import thousands of files one after the other: let the first one keep
+        # what it compiled, whatever this process was told.
+        env["PYTHONDONTWRITEBYTECODE"] = ""
         if self.device == "cpu":
             env["VLLM_CPU_KVCACHE_SPACE"] = "1"
             if self.mode == "async":

@@ -20,6 +20,7 @@ class Pip:
         monkeypatch.setattr(install, "_pip", self)
         monkeypatch.setattr(install, "_create", lambda venv: (venv / "bin").mkdir(exist_ok=True))
         monkeypatch.setattr(install, "mend", lambda _: [])
+        monkeypatch.setattr(install, "_warm_up", lambda _: None)
         monkeypatch.setattr(install.platform, "system", lambda: "Linux")
         monkeypatch.setattr(install.platform, "machine", lambda: "x86_64")
 
@@ -196,3 +197,20 @@ def test_a_torch_that_does_not_load_is_said_and_nothing_is_removed(small_venv):
     with pytest.raises(install.InstallError, match="libgomp is missing"):
         install.mend(venv)
     assert (site / "torchvision.py").exists()
+
+
+def test_a_vllm_that_does_not_load_is_said(small_venv, monkeypatch):
+    monkeypatch.setattr(install, "SERVER_MODULES", ("vllm_of_nowhere",))
+    with pytest.raises(install.InstallError, match="No module named 'vllm_of_nowhere'"):
+        install._warm_up(small_venv[0])
+
+
+def test_the_modules_of_a_server_are_compiled_even_where_python_is_told_not_to(
+    small_venv, monkeypatch
+):
+    venv, site = small_venv
+    (site / "served.py").write_text("")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(install, "SERVER_MODULES", ("served",))
+    install._warm_up(venv)
+    assert list(site.glob("__pycache__/served.*.pyc"))
