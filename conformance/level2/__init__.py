@@ -1,0 +1,1 @@
+"""Level 2: the rules that a scheduler keeps, on the real vLLM scheduler with a scripted model."""
