@@ -9,7 +9,7 @@ on is next door: ``settlement`` (who may), ``turns`` (in which order),
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -26,7 +26,7 @@ from sched_adapter.ledger import Ledger
 from sched_adapter.membership import Membership
 from sched_adapter.pressure import blocks_missing, holders
 from sched_adapter.settlement import Capacity, Settlement, Step
-from sched_adapter.turns import User
+from sched_adapter.turns import Line, User
 from sched_adapter.victims import choose
 
 #: The engine never waits longer than this for quota, in seconds (design article).
@@ -129,7 +129,7 @@ class OutputRateScheduler(Membership):
         if step.everybody:
             used, chunks = self._account_all(step, output, admitted)
         else:
-            used, chunks = self._account(step, output)
+            used, chunks = self._account(step, self._in_turn(step, output, admitted))
         for user in step.asked:
             user.left = 0
             unused = user.granted - used[user]
@@ -174,26 +174,42 @@ class OutputRateScheduler(Membership):
         used.subtract(_user_of(self.requests[request_id]) for request_id in chunks)
         return used, chunks
 
+    def _in_turn(
+        self, step: Step, output: SchedulerOutput, admitted: list[Request]
+    ) -> list[Request]:
+        """What was dispatched in the order of turns, so that streams served together keep it."""
+        dispatched = dict.fromkeys(map(self.requests.__getitem__, output.num_scheduled_tokens))
+        newcomers: dict[Line[Request], deque[Request]] = {}
+        for request in admitted:
+            newcomers.setdefault(request.output_rate_line, deque()).append(request)
+        in_turn = []
+        for line, pick in step.dealt:
+            if pick is None and newcomers.get(line):
+                pick = newcomers[line].popleft()
+            if pick in dispatched:
+                del dispatched[pick]
+                in_turn.append(pick)
+        return [*in_turn, *dispatched]
+
     def _account(
-        self, step: Step, output: SchedulerOutput
+        self, step: Step, dispatched: list[Request]
     ) -> tuple[Counter[User[Request]], set[str]]:
         """The same where turns were dealt, so that those served go to the end of their line."""
         used: Counter[User[Request]] = Counter()
         chunks = set()
-        for request_id in output.num_scheduled_tokens:
-            request = self.requests[request_id]
+        for request in dispatched:
             line = request.output_rate_line
             if not request.is_prefill_chunk:
                 used[line.user] += 1
                 line.serve(request, step.number)
                 self.residents.owed.pop(request, None)
             else:
-                chunks.add(request_id)
+                chunks.add(request.request_id)
                 if step.crowded:
                     line.serve(request, step.number)
             self.residents.advance(request)
         if step.crowded:
-            for line in step.dealt:
+            for line, _ in step.dealt:
                 self.turns.to_the_end(line)
         for line in step.open:
             if line.admit:

@@ -46,8 +46,8 @@ class Step:
     asked: list[User[Request]] = field(default_factory=list)
     #: Those who take part, in stock's order or, where the budget is short, by turn.
     running: list[Request] = field(default_factory=list)
-    #: Who was dealt a place, in the order of turns.
-    dealt: list[Line[Request]] = field(default_factory=list)
+    #: Who was dealt a place, in the order of turns; None is a line's next waiting request.
+    dealt: list[tuple[Line[Request], Request | None]] = field(default_factory=list)
     #: Lines with waiting requests to admit.
     open: list[Line[Request]] = field(default_factory=list)
     crowded: bool = False  # more could be served than there are places
@@ -104,7 +104,7 @@ class Settlement:
             dealt += self.turns.deal(places - len(dealt), self._offer_again)[0]
         picks = []
         for line, pick in dealt:
-            step.dealt.append(line)
+            step.dealt.append((line, pick))
             if pick is not None:
                 picks.append(pick)
             else:
