@@ -40,7 +40,8 @@ asks = st.one_of(
     st.tuples(st.just("refund"), users),
     st.tuples(st.just("cleanup_idle_users")),
     st.tuples(st.just("pause"), pauses),
-    st.tuples(st.just("pause"), pauses),
+    st.tuples(st.just("until_ready"), users, st.integers(-1, 1)),
+    st.tuples(st.just("until_ready"), users, st.integers(0, 1)),
 )
 changes = st.one_of(
     st.tuples(st.just("set_rate"), users, rates),
@@ -50,8 +51,8 @@ changes = st.one_of(
 )
 steps_back = st.tuples(st.just("pause"), pauses.map(lambda ns: -ns))
 steps = st.tuples(st.just("end_step"), pauses | st.integers(0, 12 * S))
-histories = st.lists(st.one_of(asks, asks, changes, steps_back), max_size=25)
-step_histories = st.lists(st.one_of(asks, steps, steps, changes), max_size=25)
+histories = st.lists(st.one_of(asks, asks, changes, steps_back), min_size=8, max_size=30)
+step_histories = st.lists(st.one_of(asks, steps, steps, changes), min_size=8, max_size=30)
 
 
 def change_oracle(oracle, verb, now, args):
@@ -67,9 +68,9 @@ def change_oracle(oracle, verb, now, args):
         oracle.change(now, burst=args[0])
 
 
-def same(limiter: Limiter, oracle, now: int, with_counts: bool) -> None:
+def same(limiter: Limiter, oracle, now: int, with_counts: bool, last: str) -> None:
     assert len(limiter) == oracle.users()
-    for user in USERS:
+    for user in sorted(USERS, key=lambda user: user == last):
         ready = limiter.ready_at_ns(user, now)
         assert ready == oracle.ready_at_ns(user, now)
         if with_counts:
@@ -77,16 +78,18 @@ def same(limiter: Limiter, oracle, now: int, with_counts: bool) -> None:
             assert available == (
                 sys.maxsize if (own := oracle.available(user, now)) == UNLIMITED else own
             )
-        assert copy.deepcopy(limiter).try_take(user, ready)
-        if ready > now:
-            assert not copy.deepcopy(limiter).try_take(user, ready - 1)
     assert len(limiter) == oracle.users(), "a question wrote something"
+    if ready > now:  # of one user: copies are dear
+        assert copy.deepcopy(limiter).try_take(user, ready)
+        assert not copy.deepcopy(limiter).try_take(user, ready - 1)
 
 
 def play(limiter: Limiter, oracle, history, now: int, burst: int) -> None:
     for verb, *args in history:
         if verb == "pause":
             now += args[0]
+        elif verb == "until_ready":
+            now = max(now, limiter.ready_at_ns(args[0], now) + args[1])
         elif verb == "end_step":
             now += args[0]
             limiter.end_step(now - args[0], now)
@@ -103,7 +106,7 @@ def play(limiter: Limiter, oracle, history, now: int, burst: int) -> None:
             (rate := oracle.rate(user)) is None or rate * (oracle.burst + 12 * S) < 3000
             for user in USERS
         )
-        same(limiter, oracle, now, few)
+        same(limiter, oracle, now, few, args[0] if args else USERS[0])
 
 
 openings = st.tuples(

@@ -57,6 +57,14 @@ def test_no_fraction_of_a_token_is_ever_lost(both):
     assert now == 100 * S - 1
 
 
+def test_an_idle_user_starts_anew_from_a_whole_ns(both):
+    """What rounding up added before the pause is paid, and must not be paid back after it."""
+    limiter = both(33, burst_ns=0)
+    for start in (0, S, 2 * S):
+        assert limiter.try_take("a", start)
+        assert limiter.ready_at_ns("a", start) == start + 30_303_031
+
+
 def test_an_unlimited_user_has_no_state(both):
     limiter = both(None, rates={"slow": 1})
     assert limiter.rate_of("a") is None
@@ -132,6 +140,18 @@ def test_a_raise_hands_a_new_user_no_more_than_the_old_full_quota(both):
     assert limiter.available("c", 100 * MS) == 101
     limiter.set_rate("d", 10_000, 100 * MS)
     assert limiter.available("d", 100 * MS) == 101
+
+
+def test_a_user_may_have_more_than_a_new_one_after_a_raise(both):
+    limiter = both(10, rates={"a": 1000})
+    assert limiter.try_take("a", 0)
+    limiter.set_default_rate(1000, 0)
+    limiter.unset_rate("a", 0)
+    assert limiter.available("a", 0) == 100, "its level survives"
+    limiter.cleanup_idle_users(2 * MS)
+    assert limiter.available("a", 2 * MS) == 101, "full, but not like a new user yet"
+    assert limiter.available("b", 2 * MS) == 4
+    assert limiter.cleanup_idle_users(100 * MS) == 1
 
 
 def test_a_cut_caps_at_the_new_full_quota(both):

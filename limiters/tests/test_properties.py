@@ -18,7 +18,7 @@ any_step = st.tuples(st.just("any_step"), st.integers(0, 12 * S) | pauses, pause
 @settings(max_examples=80, deadline=None)
 @given(
     opening=openings,
-    history=st.lists(st.one_of(asks, asks, changes, steps_back, any_step), max_size=40),
+    history=st.lists(st.one_of(asks, asks, changes, steps_back, any_step), min_size=8, max_size=30),
 )
 def test_gcra_and_bucket_answer_alike(auto_burst, opening, history):
     """On every input: time that steps back, and steps told late, long or over one another."""
@@ -30,6 +30,9 @@ def test_gcra_and_bucket_answer_alike(auto_burst, opening, history):
     for verb, *args in history:
         if verb == "pause":
             now += args[0]
+            continue
+        if verb == "until_ready":
+            now = max(now, pair[0].ready_at_ns(args[0], now) + args[1])
             continue
         if verb == "any_step":
             now += args[1]
@@ -62,7 +65,7 @@ SLOW = ["1/10", "10/13", "3", "10", "33"]
 @given(
     rate=st.sampled_from(SLOW).map(Fraction),
     burst=bursts,
-    moves=st.lists(st.tuples(pauses, st.integers(1, 30), st.booleans()), max_size=12),
+    moves=st.lists(st.tuples(pauses, st.integers(1, 30), st.booleans()), min_size=3, max_size=12),
 )
 def test_no_window_holds_more_than_the_bound(name, rate, burst, moves):
     limiter, now, takes = make_limiter(name, default_rate=rate, burst_ns=burst), 0, []
@@ -84,7 +87,9 @@ def test_no_window_holds_more_than_the_bound(name, rate, burst, moves):
     rate=st.sampled_from(SLOW).map(Fraction),
     burst=bursts,
     moves=st.lists(
-        st.tuples(st.integers(0, 3 * S) | pauses, st.integers(1, 40), st.booleans()), max_size=12
+        st.tuples(st.integers(0, 3 * S) | pauses, st.integers(1, 40), st.booleans()),
+        min_size=3,
+        max_size=12,
     ),
     overlap=st.integers(0, S),
 )
@@ -112,7 +117,7 @@ def test_the_bound_of_auto_burst(name, rate, burst, moves, overlap):
 @given(
     rate=st.sampled_from(["3", "10", "33", "100"]).map(Fraction),
     streams=st.integers(1, 5),
-    paces=st.lists(st.integers(1, 100), min_size=1, max_size=10),
+    paces=st.lists(st.integers(1, 100), min_size=2, max_size=10),
 )
 def test_steps_within_the_burst_lose_nothing(name, rate, streams, paces):
     """From the first token of a full quota, T * rate tokens in [0, T]."""
@@ -128,7 +133,7 @@ def test_steps_within_the_burst_lose_nothing(name, rate, streams, paces):
 @given(
     name=st.sampled_from(["gcra", "token_bucket", "rolling_window"]),
     rate=rates,
-    takes=st.lists(st.tuples(pauses, st.integers(0, 7)), max_size=10),
+    takes=st.lists(st.tuples(pauses, st.integers(0, 7)), min_size=2, max_size=10),
 )
 def test_many_is_that_many_single_takes(name, rate, takes):
     by_one, at_once = (make_limiter(name, default_rate=rate) for _ in range(2))
