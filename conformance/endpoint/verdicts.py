@@ -1,5 +1,7 @@
 """Judge an endpoint by what its clients saw. Pure functions from streams to a `Verdict`.
 
+Each is one rule of level 3 in SPEC.md and names it.
+
 A client's clock is not the engine's: tokens that a stalled client reads late seem to come at once.
 So a window counts as broken only if it holds more than `(W + burst + J) * rate + 1`, J (`stall_ns`)
 the largest stall that the client measured in itself; gaps are forgiven J as well. What the engine
@@ -40,7 +42,7 @@ def pace(
     seconds = span_ns / SECOND_NS
     if seconds < min_seconds:
         message = f"{user}: {len(instants)} tokens in {seconds:.1f} s, too short to judge a pace"
-        return Verdict("pace", False, message, {"seconds": round(seconds, 2)})
+        return Verdict("S2-PACE-3", False, message, {"seconds": round(seconds, 2)})
     got = len(instants) / seconds
     limit = float(rate)
     most = Even(rate, burst_ns + stall_ns).most(span_ns) / seconds
@@ -56,7 +58,7 @@ def pace(
         f"{user}: {got:.2f} tok/s over {seconds:.1f} s, limit {limit:g} "
         f"({least:.2f} to {most:.2f} promised, J {ms(stall_ns)} ms)"
     )
-    return Verdict("pace", least <= got <= most, message, figures)
+    return Verdict("S2-PACE-3", least <= got <= most, message, figures)
 
 
 def windows(
@@ -79,27 +81,27 @@ def windows(
     }
     if worst is not None:
         message = f"{user}: {worst}, with J {ms(stall_ns)} ms allowed for"
-        return Verdict("windows", False, message, figures)
+        return Verdict("S2-WINDOWS-3", False, message, figures)
     message = (
         f"{user}: at most {figures['most_in_1s']} tokens in 1 s "
         f"({figures['promised_in_1s']} promised, J {ms(stall_ns)} ms)"
     )
-    return Verdict("windows", bool(instants), message, figures)
+    return Verdict("S2-WINDOWS-3", bool(instants), message, figures)
 
 
 def sharing(user: str, streams: Sequence[Stream], *, apart: int = APART) -> Verdict:
     """While all streams of the user run, none of them gets ahead by more than `apart` tokens."""
     figures: dict[str, object] = {"streams": len(streams)}
     if len(streams) < 2:
-        return Verdict("sharing", True, f"{user}: one stream, nothing to share", figures)
+        return Verdict("S2-SHARING-3", True, f"{user}: one stream, nothing to share", figures)
     silent = [s.label for s in streams if not s.token_ns]
     if silent:
-        return Verdict("sharing", False, f"{user}: {silent[0]} got no token at all", figures)
+        return Verdict("S2-SHARING-3", False, f"{user}: {silent[0]} got no token at all", figures)
     start = max(s.token_ns[0] for s in streams)
     end = min(s.token_ns[-1] for s in streams)
     if start >= end:
         message = f"{user}: its {len(streams)} streams never ran all at once, nothing to judge"
-        return Verdict("sharing", False, message, figures)
+        return Verdict("S2-SHARING-3", False, message, figures)
     counts = [0] * len(streams)
     order = sorted((ns, i) for i, s in enumerate(streams) for ns in s.token_ns if start < ns <= end)
     worst = 0
@@ -108,7 +110,7 @@ def sharing(user: str, streams: Sequence[Stream], *, apart: int = APART) -> Verd
         worst = max(worst, max(counts) - min(counts))
     figures |= {"spread": worst, "tokens": len(order)}
     message = f"{user}: {len(streams)} streams at most {worst} tokens apart ({apart} promised)"
-    return Verdict("sharing", worst <= apart, message, figures)
+    return Verdict("S2-SHARING-3", worst <= apart, message, figures)
 
 
 def evenness(
@@ -140,7 +142,7 @@ def evenness(
         "stall_ms": ms(stall_ns),
     }
     message = f"{user}: longest gap {ms(longest)} ms ({ms(most)} ms promised)"
-    return Verdict("evenness", bool(gaps) and longest <= most, message, figures)
+    return Verdict("S2-EVEN-3", bool(gaps) and longest <= most, message, figures)
 
 
 def completeness(streams: Sequence[Stream], expected: Mapping[str, int] | None = None) -> Verdict:
@@ -154,9 +156,9 @@ def completeness(streams: Sequence[Stream], expected: Mapping[str, int] | None =
     figures = {"answers": len(streams), "tokens": tokens, "incomplete": len(wrong)}
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        return Verdict("completeness", False, wrong[0] + more, figures)
+        return Verdict("S3-WHOLE-3", False, wrong[0] + more, figures)
     message = f"{len(streams)} answers whole, {tokens} tokens"
-    return Verdict("completeness", bool(streams), message, figures)
+    return Verdict("S3-WHOLE-3", bool(streams), message, figures)
 
 
 def _incomplete(stream: Stream, expected: int | None) -> str | None:
@@ -192,9 +194,9 @@ def identical(streams: Sequence[Stream], reference: Sequence[Stream]) -> Verdict
             wrong.append(f"{stream.label}: differs from the unlimited run at token {at}")
     figures = {"answers": len(streams), "different": len(wrong)}
     if wrong:
-        return Verdict("identical", False, wrong[0], figures)
+        return Verdict("S3-SAME-3", False, wrong[0], figures)
     message = f"{len(streams)} answers identical to the unlimited run, token for token"
-    return Verdict("identical", bool(streams), message, figures)
+    return Verdict("S3-SAME-3", bool(streams), message, figures)
 
 
 def _question(stream: Stream) -> tuple[str, str, int]:
@@ -226,7 +228,7 @@ def isolation(
         before, after = pick(alone), pick(beside)
         if not before or not after:
             message = f"{user}: no tokens to compare ({name})"
-            return Verdict("isolation", False, message, figures)
+            return Verdict("S4-ISOLATION-3", False, message, figures)
         for per_cent in (50, 99):
             figures[f"{name}_p{per_cent}_alone_ms"] = ms(percentile(before, per_cent))
             figures[f"{name}_p{per_cent}_beside_ms"] = ms(percentile(after, per_cent))
@@ -238,7 +240,7 @@ def isolation(
         f"{user}: time to first token {figures['ttft_ratio']} times, gap {figures['gap_ratio']} "
         f"times what it was alone (at most {most:g} promised, J {ms(stall_ns)} ms)"
     )
-    return Verdict("isolation", max(ratios) <= most, message, figures)
+    return Verdict("S4-ISOLATION-3", max(ratios) <= most, message, figures)
 
 
 def _firsts(streams: Sequence[Stream]) -> list[int]:
@@ -258,22 +260,24 @@ def recovery(
     burst_ns: int = DEFAULT_BURST_NS,
     step_ns: int,
     stall_ns: int = 0,
+    spacing: int = 1,
 ) -> Verdict:
-    """After the user's streams were cancelled, the next ones run at once and at the limit.
+    """After the user's streams were cancelled, the next one is served as if they were still there.
 
-    The debt of tokens that were dispatched for the cancelled streams stays, and is at most one
-    burst and one step of each: the first token of the next stream may be that late.
+    Its first token comes within `spacing / rate`, one step (that of its prompt) and J; what was
+    charged for the cancelled ones stays charged, so the windows hold across the cancellation.
     """
+    rule = "S3-RECOVERY-3"
     ends = [s.ended_ns for s in cancelled if s.cancelled and s.ended_ns is not None]
     firsts = [s.token_ns[0] for s in after if s.token_ns]
     if len(ends) != len(cancelled) or not ends:
         message = f"{user}: {len(cancelled) - len(ends)} of its streams were not cancelled"
-        return Verdict("recovery", False, message)
+        return Verdict(rule, False, message)
     if not firsts:
-        return Verdict("recovery", False, f"{user}: no token after the cancellation")
+        return Verdict(rule, False, f"{user}: no token after the cancellation")
     asked = min(s.started_ns for s in after)
     waited = min(firsts) - max(asked, max(ends))
-    most = burst_ns + int((1 + len(cancelled)) * SECOND_NS / rate) + step_ns + stall_ns
+    most = int(spacing * SECOND_NS / rate) + step_ns + stall_ns
     instants = sorted([*merged(list(cancelled)), *merged(list(after))])
     worst = Even(rate, burst_ns + stall_ns).worst(instants)
     figures = {"first_token_ms": ms(waited), "promised_ms": ms(most), "cancelled": len(ends)}
@@ -282,4 +286,4 @@ def recovery(
     )
     if worst is not None:
         message += f"; {worst}"
-    return Verdict("recovery", waited <= most and worst is None, message, figures)
+    return Verdict(rule, waited <= most and worst is None, message, figures)

@@ -43,13 +43,13 @@ def test_another_rate(world, times):
 def test_an_answer_cut_short_or_changed(world):
     cut = world()
     cut.run.of("alice")[1].finish_reason = "abort"
-    assert broken(cut) == {3: ["completeness"]}
+    assert broken(cut) == {3: ["S3-WHOLE-3"]}
     other = world()
     other.run.of("bob")[0].token_ids[700] += 1
-    assert broken(other) == {3: ["identical"]}
+    assert broken(other) == {3: ["S3-SAME-3"]}
     refused = world()
     refused.run.of("carol")[2].error = "HTTP 503: busy"
-    assert "completeness" in broken(refused)[3]
+    assert "S3-WHOLE-3" in broken(refused)[3]
 
 
 def test_nobody_was_ever_throttled(world):

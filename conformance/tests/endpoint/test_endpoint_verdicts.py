@@ -153,7 +153,7 @@ def test_recovery_rejects_a_user_who_waits_and_one_who_is_forgotten():
     ]
     again = START + 2 * SECOND
     soon = [stream([again + 60 * MS], started_ns=again)]
-    late = [stream([again + 900 * MS], started_ns=again)]
+    late = [stream([again + 61 * MS], started_ns=again)]
     assert verdicts.recovery("alice", gone, soon, RATE, step_ns=10 * MS).ok
     assert not verdicts.recovery("alice", gone, late, RATE, step_ns=10 * MS).ok
     assert not verdicts.recovery("alice", gone, [stream([])], RATE, step_ns=10 * MS).ok
@@ -161,3 +161,24 @@ def test_recovery_rejects_a_user_who_waits_and_one_who_is_forgotten():
     # A debt that was dropped with the streams shows as a full quota too early.
     flood = [stream([again + 1] * 5, started_ns=again)]
     assert not verdicts.recovery("alice", gone, flood, RATE, step_ns=10 * MS).ok
+
+
+def test_every_rule_of_level_3_is_judged_under_its_id():
+    from conformance import spec
+
+    ids = {rule.id for rule in spec.rules().values() if rule.level == 3}
+    streams = paced()
+    judged = {
+        verdict.rule
+        for verdict in (
+            verdicts.pace("alice", streams, RATE),
+            verdicts.windows("alice", streams, RATE),
+            verdicts.sharing("alice", streams),
+            verdicts.evenness("alice", streams, RATE, step_ns=MS),
+            verdicts.completeness(streams),
+            verdicts.identical(streams, streams),
+            verdicts.isolation("alice", streams, streams, most=1.0),
+            verdicts.recovery("alice", streams, streams, RATE, step_ns=MS),
+        )
+    }
+    assert judged == ids
