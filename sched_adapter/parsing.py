@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -193,6 +193,7 @@ _ALIASES: Final = {
     "output_rate_record": "record",
 }
 _NAMES: Final = (*_ALIASES.values(), "options")
+_FIELDS: Final = {field.name for field in fields(OutputRateConfig)}
 
 
 def from_mapping(data: object) -> OutputRateConfig:
@@ -208,6 +209,8 @@ def from_mapping(data: object) -> OutputRateConfig:
         return data
     if not isinstance(data, Mapping):
         raise ValueError(f"{shown(data)} is not a mapping: give one of {', '.join(_NAMES)}")
+    if set(data) == _FIELDS:  # what dataclasses.asdict(engine_args) makes of an OutputRateConfig
+        return OutputRateConfig(**data)
     given: dict[str, Any] = {}
     for key, value in data.items():
         name = _ALIASES.get(key, key)

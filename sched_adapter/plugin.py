@@ -176,9 +176,10 @@ def _install_engine() -> None:
 
 def _summary(limits: config.OutputRateConfig) -> str:
     default = "none" if limits.default_rate is None else f"{limits.default_rate} tok/s"
+    burst = "auto" if limits.options.get("auto_burst") else f"{limits.burst_ns / 1e6:g} ms"
     return (
-        f"default {default}, {len(limits.rates)} users with a rate of their own, "
-        f"{limits.limiter}, burst {limits.burst_ns / 1e6:g} ms"
+        f"default {default}, users with a rate of their own: {len(limits.rates)}, "
+        f"{limits.limiter}, burst {burst}"
     )
 
 

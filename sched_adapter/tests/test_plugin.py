@@ -137,6 +137,19 @@ def test_the_same_engine_args_make_a_second_config(model: str) -> None:
     assert given == {flags.KEY: LIMITS}
 
 
+def test_engine_args_may_be_taken_apart_and_put_together(model: str) -> None:
+    """As vLLM does with `vars`, others with `dataclasses.asdict`."""
+    import dataclasses
+
+    from vllm.engine.arg_utils import EngineArgs
+
+    parsed = parser().parse_args(["--model", model, "--skip-tokenizer-init", DEFAULT, "0.1"])
+    args = EngineArgs.from_cli_args(parsed)
+    plain = dataclasses.asdict(args)["additional_config"]
+    for again in (EngineArgs(**vars(args)), engine_args(model, additional_config=plain)):
+        assert config.of(again.create_engine_config()) == OutputRateConfig(Fraction(1, 10))
+
+
 def test_flags_end_where_additional_config_does(model: str) -> None:
     from vllm.engine.arg_utils import AsyncEngineArgs
 
