@@ -1,0 +1,329 @@
+"""The verbs mean what they say: they agree, they add up, and nothing that must not show shows."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.level1.grants import MOST_AT_ONCE, take_all
+from conformance.level1.histories import USERS, Player, moves, openings, origins, play_beside
+from conformance.level1.settings import settings_for
+from conformance.rules import rule
+
+MANY = 40
+
+
+def player(contract, opening, origin=0):
+    default, rates, burst_ns = opening
+    return Player(contract.limiter(default, rates=rates, burst_ns=burst_ns), origin)
+
+
+def teller(trial, opening):
+    """What `play_beside` tells of a difference."""
+
+    def differ(where, got, expected):
+        default, rates, burst_ns = opening
+        rates = {user: str(rate) for user, rate in rates.items()}
+        trial.broken(
+            user="a, b or c",
+            at=f"{where} (default {default} tok/s, own {rates}, burst {burst_ns} ns)",
+            seen=got,
+            promised=expected,
+        )
+
+    return differ
+
+
+@rule("L-ANSWER-1")
+def test_L_ANSWER_1_the_verbs_agree(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(opening=openings, origin=origins, history=moves(contract))
+    def run(opening, origin, history):
+        one = player(contract, opening, origin)
+        for move in history:
+            one.play(move)
+            for user in USERS:
+                available, wait = one.answers([user])[0]
+                if not (available >= 0 and wait >= 0 and (available > 0) == (wait == 0)):
+                    trial.broken(
+                        user=user,
+                        at=f"{one.now_ns} ns after {move}",
+                        seen=f"available {available}, ready in {wait} ns",
+                        promised="ready now iff something is available",
+                    )
+        for user in USERS:
+            available = one.answers([user])[0][0]
+            wanted = min(available, MANY)
+            taken = [one.limiter.try_take(user, one.now_ns) for _take in range(wanted)]
+            taken += [one.limiter.try_take(user, one.now_ns)] if wanted < MANY else []
+            promised = [True] * wanted + [False] * (wanted < MANY)
+            if not all(type(answer) is bool for answer in taken) or taken != promised:
+                trial.broken(
+                    user=user,
+                    at=f"{one.now_ns} ns",
+                    seen=f"takes that answer {taken}",
+                    promised=f"{available} that pass, as available says, and no more",
+                )
+
+    run()
+
+
+@rule("S3-READY-1")
+def test_S3_READY_1_the_ready_instant_is_right_to_the_ns(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(opening=openings, origin=origins, history=moves(contract), back=st.integers(1, 10**6))
+    def run(opening, origin, history, back):
+        one = player(contract, opening, origin)
+        for move in history:
+            one.play(move)
+            if move[0] != "try_take_many":
+                continue
+            user = move[1]
+            come_back(trial, one, user, back)
+
+    run()
+
+
+@rule("S3-READY-1")
+def test_S3_READY_1_at_every_setting(contract, trial):
+    instants = 0
+    for setting in settings_for(contract):
+        limiter = contract.limiter(setting.rate, burst_ns=setting.burst_ns)
+        one = Player(limiter)
+        for _spell in range(20):
+            take_all(limiter, "a", one.now_ns)
+            come_back(trial, one, "a", 1 + one.now_ns % 997)
+            instants += 1
+    trial.figure(f"{instants} ready instants right to the ns")
+
+
+def come_back(trial, one, user, back):
+    """Ask when, try all the way up to then, and then."""
+    limiter, now = one.limiter, one.now_ns
+    ready = limiter.ready_at_ns(user, now)
+    for early in sorted({now, max(now, ready - back), max(now, ready - 1)} if ready > now else ()):
+        if limiter.try_take(user, early):
+            trial.broken(
+                user=user,
+                at=f"{early} ns",
+                seen="a take that passes",
+                promised=f"none before {ready} ns, as ready_at_ns said at {now} ns",
+            )
+    if not limiter.try_take(user, ready):
+        trial.broken(
+            user=user,
+            at=f"{ready} ns",
+            seen="a take that is denied",
+            promised=f"that it passes, as ready_at_ns said at {now} ns",
+        )
+    one.now_ns = ready
+
+
+@rule("L-MANY-1")
+def test_L_MANY_1_many_is_as_many_single_takes(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(
+        opening=openings,
+        history=moves(contract),
+        counts=st.lists(st.integers(0, MANY), min_size=1, max_size=4),
+    )
+    def run(opening, history, counts):
+        at_once, by_one = player(contract, opening), player(contract, opening)
+        differ = teller(trial, opening)
+        play_beside(history, at_once, by_one, before=lambda move: None, differ=differ)
+        for user in USERS:
+            for count in counts:
+                got = at_once.limiter.try_take_many(user, count, at_once.now_ns)
+                each = [by_one.limiter.try_take(user, by_one.now_ns) for _take in range(count)]
+                if got != sum(each):
+                    differ(f"{user}: try_take_many of {count}", got, sum(each))
+                mine, its = at_once.answers(), by_one.answers()
+                if mine != its or len(at_once.limiter) != len(by_one.limiter):
+                    differ(f"{user}: state after try_take_many of {count}", mine, its)
+
+    run()
+
+
+@rule("L-REFUND-1")
+def test_L_REFUND_1_a_refund_is_an_exact_inverse(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(
+        opening=openings,
+        origin=origins,
+        history=moves(contract, size=12),
+        user=st.sampled_from(USERS),
+        wanted=st.integers(1, 6),
+        refunds=st.integers(1, 6),
+        future=moves(contract, size=12),
+    )
+    def run(opening, origin, history, user, wanted, refunds, future):
+        refunded, never = player(contract, opening, origin), player(contract, opening, origin)
+        for move in history:
+            refunded.play(move)
+            never.play(move)
+        taken = sum(refunded.limiter.try_take(user, refunded.now_ns) for _ in range(wanted))
+        back = min(taken, refunds)
+        for _refund in range(back):
+            refunded.limiter.refund(user, refunded.now_ns)
+        for _take in range(taken - back):
+            never.limiter.try_take(user, never.now_ns)
+        differ = teller(trial, opening)
+        told = f"{user}, {taken} takes and {back} refunds at {never.now_ns} ns"
+        if refunded.answers() != never.answers():
+            differ(f"answers right after {told}", refunded.answers(), never.answers())
+        play_beside(
+            future,
+            refunded,
+            never,
+            before=lambda move: None,
+            differ=lambda where, got, expected: differ(f"{where}, {told}", got, expected),
+        )
+
+    run()
+
+
+@rule("L-FULL-1")
+def test_L_FULL_1_refunds_mint_nothing(contract, trial):
+    for setting in settings_for(contract):
+        limiter = contract.limiter(setting.rate, burst_ns=setting.burst_ns)
+        full = contract.bound(0, *setting)
+
+        def held(what, now, *, limiter=limiter, setting=setting, full=full):
+            got, state = take_all(limiter, "a", now), len(limiter)
+            if got != full:
+                trial.broken(
+                    user="a",
+                    at=f"{now} ns after {what} at {setting}",
+                    seen=f"{got if got < MOST_AT_ONCE else 'endless'} takes at once",
+                    promised=f"{full}, a full quota",
+                )
+            return state
+
+        for _refund in range(5):
+            limiter.refund("a", 0)
+        if len(limiter):
+            trial.broken(user="a", at=str(setting), seen="state", promised="none after refunds")
+        held("refunds without a take", 0)
+        for _refund in range(full):
+            limiter.refund("a", 0)
+        trial.check(
+            len(limiter) == 0,
+            user="a",
+            at=f"0 ns at {setting}",
+            seen="state of a user who is full again after a refund",
+            promised="none",
+        )
+        limiter.try_take("a", 0)
+        for _refund in range(full + 3):
+            limiter.refund("a", 0)
+        held("1 take and more refunds than that", 0)
+        later = 10 * (contract.evenness_ns(*setting) + setting.burst_ns + 1)
+        limiter.refund("a", later)
+        held("a refund long after the last take", later)
+
+
+@rule("L-DENIED-1")
+def test_L_DENIED_1_denied_takes_do_not_show(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(opening=openings, origin=origins, history=moves(contract), tries=st.integers(1, 3))
+    def run(opening, origin, history, tries):
+        pushy, patient = player(contract, opening, origin), player(contract, opening, origin)
+        differ = teller(trial, opening)
+
+        def push(move):
+            for user in USERS:
+                if patient.limiter.available(user, patient.now_ns):
+                    continue
+                for _try in range(tries):
+                    if pushy.limiter.try_take(user, pushy.now_ns):
+                        differ(f"a try of {user} at {pushy.now_ns} ns", True, False)
+
+        play_beside([*history, ("pause", 0)], pushy, patient, before=push, differ=differ)
+
+    run()
+
+
+@rule("L-DENIED-1")
+def test_L_DENIED_1_a_flood_of_tries_costs_nothing(contract, trial):
+    for setting in settings_for(contract):
+        pushy, patient = (contract.limiter(setting.rate, burst_ns=setting.burst_ns) for _ in "12")
+        take_all(pushy, "a", 0), take_all(patient, "a", 0)
+        ready = patient.ready_at_ns("a", 0)
+        for part in range(64):
+            pushy.try_take("a", part * (ready - 1) // 64)
+        seen = pushy.ready_at_ns("a", ready - 1), pushy.try_take("a", ready)
+        trial.check(
+            seen == (ready, True),
+            user="a",
+            at=f"{ready} ns after 64 denied tries at {setting}",
+            seen=f"ready at {seen[0]} ns, a take {'passes' if seen[1] else 'is denied'}",
+            promised=f"ready at {ready} ns, as without them",
+        )
+
+
+@rule("L-ASK-1")
+def test_L_ASK_1_questions_do_not_show(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(opening=openings, origin=origins, history=moves(contract))
+    def run(opening, origin, history):
+        asked, quiet = player(contract, opening, origin), player(contract, opening, origin)
+        differ = teller(trial, opening)
+        for move in history:
+            ask(asked.limiter, asked.now_ns)
+            got, expected = asked.play(move), quiet.play(move)
+            if got != expected:
+                differ(f"answer of {move} at {asked.now_ns} ns", got, expected)
+            if len(asked.limiter) != len(quiet.limiter):
+                differ(f"users with state after {move}", len(asked.limiter), len(quiet.limiter))
+        ask(asked.limiter, asked.now_ns)
+        if asked.answers() != quiet.answers():
+            differ("answers at the end", asked.answers(), quiet.answers())
+
+    def ask(limiter, now):
+        for user in (*USERS, "stranger"):
+            limiter.available(user, now)
+            limiter.ready_at_ns(user, now)
+            limiter.rate_of(user)
+        repr(limiter)
+
+    run()
+
+
+@rule("L-CLEANUP-1")
+def test_L_CLEANUP_1_cleaning_up_does_not_show(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(
+        opening=openings,
+        origin=origins,
+        history=moves(contract, size=30),
+        often=st.integers(1, 3),
+    )
+    def run(opening, origin, history, often):
+        clean, dusty = player(contract, opening, origin), player(contract, opening, origin)
+        count = 0
+
+        def tidy(move):
+            nonlocal count
+            count += 1
+            if count % often == 0:
+                clean.limiter.cleanup_idle_users(clean.now_ns)
+
+        kept = [move for move in history if move[0] != "cleanup_idle_users"]
+        play_beside(kept, clean, dusty, before=tidy, differ=teller(trial, opening), size=False)
+
+    run()
+
+
+@rule("L-CLEANUP-1")
+def test_L_CLEANUP_1_a_user_in_debt_is_kept(contract, trial):
+    for setting in settings_for(contract):
+        limiter = contract.limiter(setting.rate, burst_ns=setting.burst_ns)
+        take_all(limiter, "a", 0)
+        ready = limiter.ready_at_ns("a", 0)
+        for part in range(9):
+            limiter.cleanup_idle_users(part * (ready - 1) // 8)
+        trial.check(
+            not limiter.try_take("a", ready - 1),
+            user="a",
+            at=f"{ready - 1} ns at {setting}",
+            seen="a take that passes after clean-up",
+            promised=f"none before {ready} ns, as without it",
+        )
