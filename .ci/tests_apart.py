@@ -1,6 +1,6 @@
 """Copy a package's tests away from its sources, so that they meet the installed package instead.
 
-    python .ci/tests_apart.py PACKAGE FOLDER     makes FOLDER/PACKAGE_tests
+python .ci/tests_apart.py PACKAGE FOLDER     makes FOLDER/PACKAGE_tests
 """
 
 import shutil
