@@ -61,6 +61,8 @@ class Ledger:
     accounts: dict[str, Account] = field(default_factory=dict)
     departed: Account = field(default_factory=Account)
     flights: dict[int, Flight] = field(default_factory=dict)  # id of the step's output -> flight
+    #: Tokens of limited users dispatched without a charge, since the backend gave no answer.
+    failed_open: int = 0
     _leaving: set[str] = field(default_factory=set)
 
     def of(self, user: str) -> Account:

@@ -20,6 +20,7 @@ from sched_adapter import config, identity
 from sched_adapter.admission import AdmissionQueue
 from sched_adapter.books import Books
 from sched_adapter.clock import StepClock
+from sched_adapter.guard import guarded
 from sched_adapter.record import Recorder
 from sched_adapter.residents import Residents
 from sched_adapter.steptime import StepTime
@@ -42,7 +43,8 @@ class Membership(_Stock):
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
         limits = config.of(vllm_config) or config.OutputRateConfig()
-        self.limiter = limits.make_limiter()
+        self.limiter = guarded(limits.make_limiter())
+        self.fail_open = True
         self.books = Books(_recorder(limits))
         self.step_time = StepTime(limits.burst_ns, silent="auto_burst" in limits.options)
         self._clock = StepClock(time.monotonic_ns)

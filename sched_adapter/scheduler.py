@@ -57,6 +57,7 @@ class OutputRateScheduler(Membership):
             self.turns,
             self.residents,
             self._capacity(),
+            fail_open=self.fail_open,
             on_take=self.books.take,
             preempt=self._preempt_throttled,
             first_of=self.waiting.first_of,
@@ -138,6 +139,8 @@ class OutputRateScheduler(Membership):
                 for _ in range(unused):
                     self.limiter.refund(user.name, step.now_ns)
                 self.books.refund(user.name, unused)
+        for user in step.failed_open:
+            self.ledger.failed_open += used[user]
         sampled = Counter({user.name: used[user] for user in step.asked if used[user]})
         self.books.dispatch(step.number, output, chunks, sampled, self.requests)
 
@@ -168,7 +171,7 @@ class OutputRateScheduler(Membership):
             if request.request_id in scheduled and request.request_id not in chunks:
                 del self.residents.owed[request]
         self.turns.caught_up = step.number
-        if not step.asked:
+        if not step.asked and not step.failed_open:
             return Counter(), chunks
         used = Counter(map(_user_of, map(self.requests.__getitem__, scheduled)))
         used.subtract(_user_of(self.requests[request_id]) for request_id in chunks)

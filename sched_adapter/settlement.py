@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from vllm.v1.request import Request
 
 from limiters import Limiter
+from sched_adapter.guard import Guard, LimiterFault
 from sched_adapter.residents import Residents, within_adapters
 from sched_adapter.turns import UNLIMITED, Line, Turns, User
 from sched_adapter.victims import Holder, choose
@@ -44,6 +45,8 @@ class Step:
     free: int  # places of residents that nobody holds
     everybody: bool = False
     asked: list[User[Request]] = field(default_factory=list)
+    #: Users that the backend could not decide on, served all the same.
+    failed_open: list[User[Request]] = field(default_factory=list)
     #: Those who take part, in stock's order or, where the budget is short, by turn.
     running: list[Request] = field(default_factory=list)
     #: Who was dealt a place, in the order of turns; None is a line's next waiting request.
@@ -74,11 +77,12 @@ class Settlement:
 
     def __init__(
         self,
-        limiter: Limiter,
+        limiter: Limiter | Guard,
         turns: Turns[Request],
         residents: Residents,
         capacity: Capacity,
         *,
+        fail_open: bool,
         on_take: Callable[[str, int], None],
         preempt: Callable[[Request], None],
         first_of: Callable[[Line[Request], int], list[Request]],
@@ -87,6 +91,7 @@ class Settlement:
         self.turns = turns
         self.residents = residents
         self.capacity = capacity
+        self.fail_open = fail_open
         self._on_take = on_take
         self._preempt = preempt
         self._first_of = first_of
@@ -127,10 +132,18 @@ class Settlement:
             return
         wanted = user.residents + min(user.queued, max(step.free, 1))
         wanted = min(wanted, self.capacity.places)
-        if wanted > 1:
-            granted = self.limiter.try_take_many(user.name, wanted, step.now_ns)
-        else:
-            granted = int(wanted == 1 and self.limiter.try_take(user.name, step.now_ns))
+        try:
+            if wanted > 1:
+                granted = self.limiter.try_take_many(user.name, wanted, step.now_ns)
+            else:
+                granted = int(wanted == 1 and self.limiter.try_take(user.name, step.now_ns))
+        except LimiterFault:
+            if self.fail_open:
+                step.failed_open.append(user)
+                user.granted = user.left = UNLIMITED
+                user.short = False
+                return
+            granted = 0
         if granted:
             self._on_take(user.name, granted)
         step.asked.append(user)
