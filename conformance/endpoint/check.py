@@ -70,8 +70,11 @@ async def check(driver: Driver, target: Target, say: Callable[[str], None]) -> l
     limited = list(await asyncio.gather(*tasks))
     say(f"the same requests for {target.free}, and cancellations")
     free = await driver.run(replace(ask, user=target.free) for ask in asks)
-    gone = await driver.run(replace(ask, cancel_after=_CANCEL_AFTER) for ask in asks)
-    again = await driver.run(replace(a, max_tokens=_full_quota(target, a.user)) for a in asks)
+    gone, again = [], []
+    for user in target.limits:
+        own = [ask for ask in asks if ask.user == user]
+        gone += await driver.run(replace(ask, cancel_after=_CANCEL_AFTER) for ask in own)
+        again += await driver.run(replace(a, max_tokens=_full_quota(target, user)) for a in own)
     say(f"J, the largest stall of this client: {ms(driver.stall_ns)} ms")
     return [
         *_by_user(target, limited, gone, again, driver.stall_ns),
@@ -91,9 +94,9 @@ def _asks(target: Target, user: str) -> list[Ask]:
     ]
 
 
-def _full_quota(target: Target, user: str | None) -> int:
+def _full_quota(target: Target, user: str) -> int:
     """More tokens than a user has who was forgotten, and so has a full quota too early."""
-    return int(target.burst_ns * target.limits[user or ""] / SECOND_NS) + 2
+    return int(target.burst_ns * target.limits[user] / SECOND_NS) + 2
 
 
 def _by_user(
