@@ -8,15 +8,14 @@ Built-in backends are not wrapped.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
-from vllm.logger import init_logger
-
 from limiters import Limiter
 
-logger = init_logger("vllm.sched_adapter")
+logger = logging.getLogger("vllm.output_rate")
 
 #: A verb that takes longer than this, in ns, is told in the log once.
 SLOW_NS = 5_000_000

@@ -6,10 +6,10 @@ here; each does what stock does and keeps the lines, the places and the books.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from vllm.logger import init_logger
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.engine import EngineCoreOutputs
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 else:
     _Stock = object
 
-logger = init_logger("vllm.sched_adapter")
+logger = logging.getLogger("vllm.output_rate")
 
 _WHY_LOST = {RequestStatus.FINISHED_ABORTED: "abort", RequestStatus.FINISHED_ERROR: "error"}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from fractions import Fraction
 
-logger = logging.getLogger("vllm.sched_adapter")
+logger = logging.getLogger("vllm.output_rate")
 
 #: So many steps in a row make slowness a habit that is worth a word.
 _IN_A_ROW = 10
