@@ -122,6 +122,7 @@ def test_same_steps_as_the_engine_core(depth, policy, blocks, seed):
                 grammar.set_result(ScriptedGrammar(3))
         log = ours.step()
         assert core.step() == set(log.delivered.items()), index
+        assert len(core.core.batch_queue or ()) == len(ours._loop.queue), index
         tokens += len(log.delivered)
     assert [s.digest for s in ours.history.steps if not s.idle] == core.digests
     assert tokens > 100

@@ -168,3 +168,32 @@ def test_active_cap_of_stock(depth, cap, finish):
     crowd(engine)
     finish(engine)
     assert max(step.batch_size for step in engine.history.steps) == (cap or 8)
+
+
+@pytest.mark.parametrize(("policy", "first"), [("fcfs", ("r0", "r1")), ("priority", ("r3", "r2"))])
+def test_policy_decides_who_comes_first(depth, policy, first, finish):
+    engine = ScriptedEngine(depth=depth, policy=policy, max_num_seqs=2)
+    for i in range(4):
+        engine.add(f"r{i}", priority=-i)
+    assert engine.step().admitted == first
+    finish(engine)
+
+
+@pytest.mark.parametrize(("policy", "victim"), [("fcfs", "late"), ("priority", "worse")])
+def test_policy_decides_who_is_preempted(depth, policy, victim, finish):
+    engine = ScriptedEngine(depth=depth, policy=policy, num_blocks=8)
+    engine.add("worse", prompt=7, max_tokens=12, priority=5)
+    engine.step()
+    engine.add("late", prompt=7, max_tokens=12, priority=0)
+    finish(engine)
+    assert {log.id for log in engine.requests.values() if log.preemptions} == {victim}
+
+
+@pytest.mark.parametrize("user", ["alice", None, ["a", 1], 5, ""])
+def test_identity_travels_as_it_is_given(user, finish):
+    engine = ScriptedEngine()
+    engine.add("r", user=user, extra_args={"other": 1})
+    sent = engine.scheduler.requests["r"].sampling_params.extra_args
+    assert sent == {"other": 1, **({} if user is None else {"output_rate_user": user})}
+    finish(engine)
+    assert engine.history.users() == [user if isinstance(user, str) else None]
