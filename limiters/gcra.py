@@ -57,18 +57,21 @@ class Gcra(QuotaLimiter):
         return True
 
     def try_take_many(self, user: str, count: int, now_ns: int) -> int:
-        # An engine asks this once a user and step.
-        plain = user.__class__ is str and count.__class__ is int and now_ns.__class__ is int
-        tat = self._tat.get(user) if plain and count > 0 else None
-        scale = None if tat is None else self._own.get(user, self._shared)
-        if tat is None or scale is None or scale.rounding:
+        # An engine asks this once a user and step: in whole ns, where 1/rate allows it.
+        plain = type(user) is str and type(count) is int and type(now_ns) is int and count > 0
+        tat = self._tat.get(user) if plain else None
+        scale = self._own.get(user, self._shared) if plain else None
+        if tat is None or scale is None:
             return super().try_take_many(user, count, now_ns)
-        tat = max(tat, now_ns)
-        room_ns = now_ns + self._burst_ns - tat
-        if room_ns < 0:
+        _, _, _, interval_ns, rounding, _ = scale
+        if rounding:
+            return super().try_take_many(user, count, now_ns)
+        if tat < now_ns:
+            tat = now_ns
+        taken = min(count, (now_ns + self._burst_ns - tat) // interval_ns + 1)
+        if taken <= 0:
             return 0
-        taken = min(count, room_ns // scale.interval_ns + 1)
-        self._tat[user] = tat + taken * scale.interval_ns
+        self._tat[user] = tat + taken * interval_ns
         return taken
 
     def _interval_of(self, user: str, in_debt: bool) -> int:

@@ -133,8 +133,9 @@ class QuotaLimiter(Limiter):
     # Levels.
 
     def _scale_of(self, user: str, now_ns: int) -> Scale | None:
-        check_user(user)
-        check_int("now_ns", now_ns)
+        if type(user) is not str or not user or type(now_ns) is not int:  # cheaper than two calls
+            check_user(user)
+            check_int("now_ns", now_ns)
         return self._own.get(user, self._shared)
 
     def _unseen(self, user: str, scale: Scale, now_ns: int) -> int:

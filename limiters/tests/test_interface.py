@@ -122,6 +122,20 @@ def test_a_bad_argument_changes_nothing(limiter, verb):
         assert everything(limiter) == before, args
 
 
+def test_a_denial_and_a_question_write_nothing(limiter):
+    while limiter.try_take("a", 5):
+        pass
+    before = pickle.dumps(limiter)
+    for user in ("a", "new"):
+        limiter.available(user, 6)
+        limiter.ready_at_ns(user, 6)
+        limiter.rate_of(user)
+    assert not limiter.try_take("a", 6)
+    assert limiter.try_take_many("a", 5, 6) == 0
+    assert limiter.try_take_many("new", 0, 6) == 0
+    assert pickle.dumps(limiter) == before
+
+
 @pytest.mark.parametrize("settings", [
     {"default_rate": 0}, {"default_rate": True}, {"default_rate": "1e400"},
     {"rates": {"a": 0}}, {"rates": {"": 1}}, {"rates": {5: 1}}, {"rates": {"a": None}},
