@@ -27,6 +27,7 @@ from gpu_e2e.semantics import Semantic
 from gpu_e2e.workload import FREE, LIMITS, Run
 
 REFRESH_S = 0.25
+BUSY_NS = 500_000_000
 LINE_EVERY_S = 3.0
 _STYLE: dict[str, Any] = {
     "box": SIMPLE_HEAD,
@@ -129,6 +130,12 @@ class Screen:
                 self.console.print(f"    {sign} {verdict.rule}: ", end="", soft_wrap=True)
                 # Not as markup: a message may quote anything.
                 self.console.print(verdict.message, markup=False, soft_wrap=True)
+
+        if run.stall_ns > BUSY_NS and not all(semantic.ok for semantic in result):
+            self.say(
+                f"This host was busy: the client itself stood still for {ms(run.stall_ns)} ms. "
+                "Repeat it on a quieter one before you blame the engine."
+            )
 
     def _figures(self, title: str, together: EngineRecord, run: Run) -> Table:
         caption = (

@@ -142,6 +142,11 @@ def test_status_1_if_a_bound_is_broken_in_one_of_them(job, world, capsys):
     shown = capsys.readouterr().out
     assert "BROKEN 2" in shown
     assert "broken in 1 of 2 runs" in shown
+    assert "This host was busy" not in shown
+    busy = world("sync", times=2)
+    busy.run.stall_ns = 600_000_000
+    assert job({"sync": busy}, "--mode", "sync")[0] == 1
+    assert "This host was busy" in capsys.readouterr().out
 
 
 def test_status_2_in_one_line_if_there_is_nothing_to_judge(job, world, capsys):

@@ -52,10 +52,17 @@ def test_an_answer_cut_short_or_changed(world):
     assert "S3-WHOLE-3" in broken(refused)[3]
 
 
-def test_nobody_was_ever_throttled(world):
+@pytest.mark.parametrize("silent", ["alice", "bob"])
+def test_a_user_reached_its_limit_and_was_never_throttled(world, silent):
     calm = world()
-    calm.events = [e for e in calm.events if e["e"] != "throttled"]
+    calm.events = [e for e in calm.events if (e["e"], e.get("user")) != ("throttled", silent)]
     assert broken(calm) == {3: ["throttled"]}
+
+
+def test_a_host_too_slow_for_a_limit_owes_no_pause_of_it(world):
+    slow = world(times=Fraction(9, 10))
+    slow.events = [e for e in slow.events if (e["e"], e.get("user")) != ("throttled", "bob")]
+    assert 3 not in broken(slow)
 
 
 def test_a_free_user_is_held_back(world):
