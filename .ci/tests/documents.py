@@ -45,9 +45,9 @@ class Block:
 
 def names() -> list[str]:
     """The project's documents, relative to its root."""
-    skipped = {".venv", ".tox", "reports", "build", "dist", "node_modules"}
     found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
-    return sorted(str(path) for path in found if not skipped & set(path.parts))
+    # Not environments, caches and what a run left behind.
+    return sorted(str(path) for path in found if not path.parts[0].startswith((".", "reports")))
 
 
 def text_of(document: str) -> str:
