@@ -142,7 +142,7 @@ def milliseconds(value: object, *, zero: bool) -> int:
     Raises:
         ValueError: anything but a plain decimal number of whole nanoseconds; 0 unless `zero`.
     """
-    text = str(value) if type(value) in (int, float, str) else ""
+    text = str(value) if isinstance(value, int | float | str) else ""
     if not _MILLISECONDS.fullmatch(text):
         raise ValueError(f"{shown(value)} is not a duration: give {_MS_MEND}")
     ns = int(Fraction(text) * _NS_PER_MS)
