@@ -255,6 +255,22 @@ def test_a_token_unaccounted_for_breaks_the_ledger(fault):
     assert not judge.ledger(Toy(seconds=1, **fault).run()).ok
 
 
+@pytest.mark.parametrize(
+    ("user", "in_flight", "ok"),
+    [("alice", 0, True), ("alice", 1, False), ("carol", 2, True), ("carol", 3, False)],
+)
+def test_only_an_unlimited_users_last_positions_need_not_be_followed(user, in_flight, ok):
+    keys = {"ns": 1, "step": 1, "user": user, "req": "r", "charged": user == "alice", "n": 1}
+    events = [Toy().events[0], *({"e": "dispatch", **keys} for _ in range(2))]
+    events += [{"e": kind, **keys} for kind in ("output", "dispatch", "output")]
+    events += [{"e": "dispatch", **keys}] * (in_flight - 1)
+    events += [{"e": "output", **keys}] * (1 - in_flight)
+    delivered = sum(e["e"] == "output" for e in events)
+    events.append({"e": "finish", "status": "FINISHED", **keys, "tokens": delivered})
+    record = EngineRecord.of(events)
+    assert judge.ledger(record).ok is ok
+
+
 def test_lost_tokens_count_when_they_are_told():
     toy = Toy(seconds=1, lost=1)
     toy.run()
