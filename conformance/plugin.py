@@ -13,6 +13,7 @@ import pytest
 _HERE = Path(__file__).parent
 _LEVELS = {1: _HERE / "level1", 2: _HERE / "level2", 3: _HERE / "level3"}
 _RUN = "conformance-run"
+_WANTED = pytest.StashKey[bool]()
 
 _NO_BACKEND = (
     "conformance: no backend to try: add --limiter module:CONTRACT for a limiter, or "
@@ -43,10 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--conformance-profile",
-        choices=("ci", "deep"),
+        choices=("quick", "ci", "deep"),
         default="ci",
-        help="how long to search for counterexamples: ci is quick and the same on every run, "
-        "deep takes many times as long and differs",
+        help="how long to search for counterexamples: ci is the same on every run, deep takes many "
+        "times as long and differs, quick is ci that does not shorten what it finds",
     )
     group.addoption(
         "--conformance-html", metavar="PATH", help="write the result as one HTML page, with plots"
@@ -69,11 +70,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     level = next((n for n, at in _LEVELS.items() if collection_path.is_relative_to(at)), None)
     if level is not None:
         if run is None:
-            # A usage error raised here would count as a failed collector only.
-            pytest.exit(_NO_BACKEND, returncode=pytest.ExitCode.USAGE_ERROR)
+            config.stash[_WANTED] = True  # raised here it would be but a collector's error
+            return True
         return None if level in run.selection.levels else True
     # `--pyargs conformance` from a checkout: the suite's own tests are not part of a run.
     return True if run is not None and collection_path == _HERE / "tests" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    if config.stash.get(_WANTED, False):
+        raise pytest.UsageError(_NO_BACKEND)
 
 
 def _start(config: pytest.Config) -> None:

@@ -1,8 +1,8 @@
-"""Two profiles for hypothesis: `ci`, the same on every run, and `deep`."""
+"""Profiles for hypothesis: `ci`, the same on every run; `deep`; `quick`, which does not shrink."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 _COMMON = {
     "deadline": None,  # a loaded machine is no counterexample
@@ -13,6 +13,13 @@ _COMMON = {
 
 PROFILES = {
     "ci": settings(max_examples=100, derandomize=True, database=None, **_COMMON),
+    "quick": settings(
+        max_examples=100,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        **_COMMON,
+    ),
     "deep": settings(max_examples=5_000, derandomize=False, **_COMMON),
 }
 

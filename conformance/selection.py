@@ -1,4 +1,4 @@
-"""What a run tries: levels and backends, from the plugin's options. Every error is a usage error."""
+"""What a run tries: levels and backends, by the plugin's options. Errors are usage errors."""
 
 from __future__ import annotations
 

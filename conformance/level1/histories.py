@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from conformance.contract import Contract
 from conformance.level1.settings import BURSTS_NS, MS, RATES, S
+from conformance.rules import Trial
 from limiters import Limiter
 
 USERS = ("a", "b", "c")
@@ -126,3 +127,25 @@ def play_beside(
                 differ(f"(available, ns until ready) of {user} after {at}", mine, its)
         if size and len(one.limiter) != len(other.limiter):
             differ(f"users with state after {at}", len(one.limiter), len(other.limiter))
+
+
+def player(contract: Contract, opening: Any, origin: int = 0) -> Player:
+    """A new limiter of the contract, see `openings`."""
+    default, rates, burst_ns = opening
+    return Player(contract.limiter(default, rates=rates, burst_ns=burst_ns), origin)
+
+
+def teller(trial: Trial, opening: Any, beside: str = "") -> Callable[[str, object, object], None]:
+    """What `play_beside` tells of a difference."""
+
+    def differ(where: str, got: object, expected: object) -> None:
+        default, rates, burst_ns = opening
+        rates = {user: str(rate) for user, rate in rates.items()}
+        trial.broken(
+            user="a, b or c",
+            at=f"{where} (default {default} tok/s, own {rates}, burst {burst_ns} ns{beside})",
+            seen=got,
+            promised=expected,
+        )
+
+    return differ

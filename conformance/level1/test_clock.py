@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.level1.grants import take_all
-from conformance.level1.histories import USERS, moves, openings, pauses
+from conformance.level1.histories import USERS, moves, openings, pauses, player, teller
 from conformance.level1.settings import settings_for
-from conformance.level1.test_verbs import player, teller
 from conformance.profiles import scaled
 from conformance.rules import rule
 

@@ -6,9 +6,8 @@ from fractions import Fraction
 from hypothesis import given
 
 from conformance.level1.grants import take_all
-from conformance.level1.histories import Player, moves, openings, play_beside
+from conformance.level1.histories import Player, moves, openings, play_beside, player, teller
 from conformance.level1.settings import S
-from conformance.level1.test_verbs import player, teller
 from conformance.rules import rule
 
 _EVERYBODY = ("pause", "step", "set_default_rate", "set_burst", "cleanup_idle_users")
