@@ -67,11 +67,15 @@ def charges(record: EngineRecord, run: Run, user: str) -> Verdict:
     requests = record.by_request(user)
     charged = sum(d.charged for ds in requests.values() for d in ds)
     lost = sum(sum(record.lost.get(req, {}).values()) for req in requests)
+    finished = sum(req in record.finishes for req in requests)
     figures = {"prompt": prompt, "output": output, "charged": charged, "lost": lost}
     message = f"{user}: {prompt} prompt tokens free, {charged} charged = {output} output"
     if lost:
         message += f" + {lost} lost"
-    ok = prompt > 0 and output > 0 and charged == output + lost and lost <= len(requests)
+    if finished != len(streams):
+        message += f"; {finished} of {len(streams)} requests finished by the record"
+    ok = prompt > 0 and output > 0 and charged == output + lost
+    ok = ok and lost <= len(requests) and finished == len(streams)
     return Verdict("charges", ok, message, figures)
 
 

@@ -25,6 +25,7 @@ ALICE_STREAMS = 4
 ALICE_TOKENS = 60  # 4 × 60 at 20 tok/s, and
 BOB_TOKENS = 1_200  # 1,200 at 100 tok/s: 12 s each
 ALONE_TOKENS = 400
+SETTLE_S = 0.3
 
 # Long on purpose: at one token a byte, a prompt that was charged would cost alice most of a minute.
 _PROSE = (
@@ -99,6 +100,17 @@ async def drive(
     run.together = (start, driver.clock())
     await company
     run.stall_ns = driver.stall_ns
+    await settle(driver)
+
+
+async def settle(driver: Driver) -> None:
+    """Have the engine write its record up to here.
+
+    It writes at the first event that comes 0.2 s after it last did, and a server that is stopped
+    takes what is unwritten with it.
+    """
+    await asyncio.sleep(SETTLE_S)
+    await driver.one(Ask(FREE, "Bye", 2, name="settle"))
 
 
 async def _keep_company(

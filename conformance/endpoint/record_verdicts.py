@@ -225,7 +225,7 @@ def ledger(record: EngineRecord) -> Verdict:
     """Every position dispatched was delivered or is accounted as lost, request by request.
 
     Judges requests that have finished; a limited user's are all charged, an unlimited one's none.
-    What an unlimited user loses at its end, the engine need not follow: at most one token for each step under way.
+    What an unlimited user had in flight at its end, the engine need not follow.
     """
     wrong: list[str] = []
     dispatched = delivered = lost = unfollowed = open_requests = 0

@@ -48,6 +48,11 @@ class FakeDriver:
         return stream, asyncio.create_task(follow())
 
 
+@pytest.fixture(autouse=True)
+def settle_at_once(monkeypatch):
+    monkeypatch.setattr(workload, "SETTLE_S", 0.0)
+
+
 def driven(**options):
     async def main():
         driver, run = FakeDriver(), workload.Run()
@@ -64,7 +69,8 @@ def test_the_free_user_asks_everything_that_the_others_ask_and_goes_on():
     assert [a.name for a in limited] == list(workload.expected_tokens())
     assert free[0].name == "warm-up"
     assert free[1].name == "alone"
-    company = free[2:]
+    assert free[-1].name == "settle"
+    company = free[2:-1]
     assert [(a.prompt, a.max_tokens) for a in company[:5]] == [
         (a.prompt, a.max_tokens) for a in limited
     ]

@@ -33,6 +33,12 @@ def test_charges_that_are_not_the_output(world, fault, rules):
     assert set(broken(world(**fault))[1]) == rules
 
 
+def test_a_record_whose_end_was_lost_is_not_taken_for_whole(world):
+    lost = world()
+    lost.events = [e for e in lost.events if (e["e"], e.get("req")) != ("finish", "bob-0")]
+    assert broken(lost) == {1: ["charges"]}
+
+
 @pytest.mark.parametrize("times", [2, 0.9])
 def test_another_rate(world, times):
     found = broken(world(times=Fraction(times)))
