@@ -98,7 +98,7 @@ class Line(Generic[R]):
         waiting = islice(since, free)
         oldest = next(waiting, None)
         for request, served in self.residents.items():
-            while oldest is not None and oldest < max(served, caught_up):
+            while oldest is not None and oldest <= max(served, caught_up):
                 yield None
                 oldest = next(waiting, None)
             yield request
