@@ -103,7 +103,9 @@ class Books:
             self.recorder.event(
                 "finish", ns, user=user, req=request_id, status=status, tokens=tokens
             )
-        self._ended.clear()
+        if self._ended:
+            self._ended.clear()
+            self.recorder.flush()  # perhaps the last event for long
 
     def throttled(self, user: str, ready_ns: int) -> None:
         if self.recorder:
@@ -112,3 +114,8 @@ class Books:
     def wait(self, start_ns: int, end_ns: int, woke: str) -> None:
         if self.recorder:
             self.recorder.event("wait", start_ns, end_ns=end_ns, woke=woke)
+            self.recorder.flush()
+
+    def close(self) -> None:
+        if self.recorder:
+            self.recorder.close()

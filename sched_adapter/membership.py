@@ -127,6 +127,10 @@ class Membership(_Stock):
         self.books.delivered(outputs)
         return outputs
 
+    def shutdown(self) -> None:
+        self.books.close()
+        super().shutdown()
+
     def get_request_counts(self) -> tuple[int, int]:
         return len(self.residents), len(self.waiting) + len(self.kv_holding_waiting)
 

@@ -86,6 +86,7 @@ ENGINE: Final = {
     ),
     f"{_SCHED}.scheduler:Scheduler.get_request_counts": "self",
     f"{_SCHED}.scheduler:Scheduler.reset_prefix_cache": "self",
+    f"{_SCHED}.scheduler:Scheduler.shutdown": "self",
     f"{_SCHED}.output:SchedulerOutput(field)": (
         "num_scheduled_tokens total_num_scheduled_tokens scheduled_new_reqs scheduled_cached_reqs"
     ),
