@@ -23,7 +23,8 @@ class Limiter(ABC):
 
     A user without state has a full quota. Only a granted take, or a change of a rate, gives a user
     state; a denied take and a question write nothing. Bad arguments raise TypeError or ValueError,
-    in one line, before anything is changed.
+    in one line, before anything is changed. (For speed, `try_take` looks at the type of `now_ns`
+    only where the user has no state yet.)
 
     A backend implements the abstract verbs, calls `Limiter.__init__`, reads its settings through
     `rate_of`, `default_rate` and `burst_ns`, and overrides `_retune` if its state depends on them.

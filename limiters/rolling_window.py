@@ -179,8 +179,9 @@ class RollingWindow(Limiter):
         return len(self._logs)
 
     def _window_of(self, user: str, now_ns: int) -> _Window | None:
-        check_user(user)
-        check_int("now_ns", now_ns)
+        if type(user) is not str or not user or type(now_ns) is not int:  # cheaper than two calls
+            check_user(user)
+            check_int("now_ns", now_ns)
         return self._own.get(user, self._shared)
 
     @staticmethod

@@ -51,7 +51,9 @@ changes = st.one_of(
 )
 steps_back = st.tuples(st.just("pause"), pauses.map(lambda ns: -ns))
 steps = st.tuples(st.just("end_step"), pauses | st.integers(0, 12 * S))
-histories = st.lists(st.one_of(asks, asks, changes, steps_back), min_size=8, max_size=30)
+histories = st.lists(
+    st.one_of(asks, asks, changes, steps_back, steps_back, steps_back), min_size=8, max_size=30
+)
 step_histories = st.lists(st.one_of(asks, steps, steps, changes), min_size=8, max_size=30)
 
 

@@ -104,6 +104,14 @@ def test_time_that_steps_back_mints_nothing(both):
     assert drain(limiter, "a", S + 100 * MS) == 1
 
 
+def test_a_level_is_linear_in_time_both_ways(both):
+    limiter = both(10, burst_ns=S)
+    assert limiter.try_take("a", S)
+    assert limiter.try_take("a", S - 300 * MS), "10 were left, less 3 that had not come yet"
+    assert limiter.available("a", S - 300 * MS) == 6
+    assert limiter.available("a", S) == 9
+
+
 def test_cleanup_says_how_many(both):
     limiter = both(10)
     for user in ("a", "b", "c"):

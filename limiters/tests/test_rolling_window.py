@@ -56,6 +56,23 @@ def test_time_that_steps_back_counts_every_later_take():
     assert not limiter.try_take("a", 2 * S - 1)
 
 
+def test_a_take_after_time_stepped_back_finds_its_place_in_the_log():
+    limiter = RollingWindow(default_rate=3, window_ns=S)
+    for now in (S, S // 2, S):
+        assert limiter.try_take("a", now)
+    assert limiter.ready_at_ns("a", S) == S // 2 + S
+    limiter.refund("a", S // 2)
+    assert limiter.try_take_many("a", 5, S) == 1
+    assert limiter.ready_at_ns("a", S) == 2 * S
+
+
+def test_old_takes_settle_what_may_be_taken_if_time_steps_back():
+    limiter = RollingWindow(default_rate=2, window_ns=S)
+    for now in (0, 0, 10 * S, 10 * S, 20 * S):
+        assert limiter.try_take("a", now)
+    assert not limiter.try_take("a", 10 * S + S // 2)
+
+
 def test_a_change_keeps_the_log():
     limiter = RollingWindow(default_rate=1000)
     assert limiter.try_take_many("a", 10**6, 0) == 100
