@@ -114,7 +114,7 @@ def _by_user(
         found += [
             verdicts.pace(user, own, rate, **quota, min_seconds=min(10.0, target.seconds)),
             verdicts.windows(user, own, rate, **quota),
-            verdicts.sharing(user, own),
+            verdicts.sharing(user, own, rate=rate, stall_ns=stall_ns),
             verdicts.evenness(user, own, rate, **late),
             verdicts.recovery(user, left, back, rate, burst_ns=target.burst_ns, **late),
         ]

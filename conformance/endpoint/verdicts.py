@@ -89,8 +89,20 @@ def windows(
     return Verdict("S2-WINDOWS-3", bool(instants), message, figures)
 
 
-def sharing(user: str, streams: Sequence[Stream], *, apart: int = APART) -> Verdict:
-    """While all streams of the user run, none of them gets ahead by more than `apart` tokens."""
+def sharing(
+    user: str,
+    streams: Sequence[Stream],
+    *,
+    apart: int = APART,
+    rate: Fraction = Fraction(0),
+    stall_ns: int = 0,
+) -> Verdict:
+    """While all streams of the user run, none of them gets ahead by more than `apart` tokens.
+
+    A client that stalled reads all that came for one stream before it looks at the next: what a
+    stream may get in J at the user's `rate` is forgiven.
+    """
+    apart += int(rate * stall_ns / SECOND_NS / max(1, len(streams)))
     figures: dict[str, object] = {"streams": len(streams)}
     if len(streams) < 2:
         return Verdict("S2-SHARING-3", True, f"{user}: one stream, nothing to share", figures)

@@ -78,6 +78,16 @@ def test_sharing_rejects_a_stream_that_starves_or_is_silent():
     assert not verdicts.sharing("alice", one_after_the_other).ok
 
 
+def test_sharing_forgives_what_a_stream_gets_in_a_stall_and_no_more():
+    streams = paced(streams=2)
+    ahead = [ns - 600 * MS if 50 < i < 100 else ns for i, ns in enumerate(streams[0].token_ns)]
+    streams[0].token_ns = sorted(ahead)
+    assert verdicts.sharing("alice", streams).figures["spread"] > 2
+    assert not verdicts.sharing("alice", streams).ok
+    assert not verdicts.sharing("alice", streams, rate=RATE, stall_ns=300 * MS).ok
+    assert verdicts.sharing("alice", streams, rate=RATE, stall_ns=600 * MS).ok
+
+
 def test_evenness_rejects_a_gap_and_ignores_silence_without_a_request():
     step = 10 * MS
     assert verdicts.evenness("alice", paced(), RATE, step_ns=step).ok
