@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from conformance.contract import Contract
 from conformance.engine import STOCK, Limits, SchedulerContract, ScriptedEngine
+from conformance.level2.spy import Call, SpyLimiter
 from conformance.level2.verdicts import check_windows
 from conformance.rules import Trial
 from conformance.spec import rules
@@ -46,23 +47,45 @@ class Bench:
         default_rate: Any = None,
         rates: Mapping[str, Any] | None = None,
         burst_ns: int = BURST_NS,
+        spy: bool = False,
         **options: Any,
     ) -> ScriptedEngine:
-        """An engine with limits; `options` are ScriptedEngine's, by default steps of 10 ms."""
-        limits = Limits(
-            default_rate,
-            dict(rates or {}),
-            self.backend.backend,
-            burst_ns,
-            dict(self.backend.options),
-        )
+        """An engine with limits; `options` are ScriptedEngine's, by default steps of 10 ms.
+
+        With `spy` the backend's calls are in `calls(engine)`, if the scheduler takes a limiter by
+        its name.
+        """
+        name, keywords = self.backend.backend, dict(self.backend.options)
+        if spy:
+            SpyLimiter.made.clear()
+            name = f"{SpyLimiter.__module__}:{SpyLimiter.__qualname__}"
+            keywords = {"backend": self.backend.backend, "backend_options": keywords}
+        limits = Limits(default_rate, dict(rates or {}), name, burst_ns, keywords)
         engine = ScriptedEngine(self.scheduler, limits, depth=self.depth, **options)
         engine.limits = limits  # type: ignore[attr-defined]
         return engine
 
+    def calls(self, engine: ScriptedEngine) -> list[Call]:
+        """What the scheduler of an engine made with `spy` has asked its limiter, up to now."""
+        return SpyLimiter.made[-1].calls if SpyLimiter.made else []
+
     def stock(self, **options: Any) -> ScriptedEngine:
         """The same engine with vLLM's own scheduler and no limits."""
         return ScriptedEngine(STOCK, depth=self.depth, **options)
+
+    def exhaust(self, engine: ScriptedEngine, user: str, **request: Any) -> str:
+        """Put a user out of quota at this instant: an endless stream of it is then throttled.
+
+        Wants a rate so low that nothing comes back while the test goes on. Returns its id.
+        """
+        name = f"endless-{user}"
+        engine.add(name, user=user, **{"prompt": 2, "max_tokens": 400, **request})
+        for _ in range(8):
+            if user not in {engine.requests[i].user for i in engine.step(0).sampled}:
+                break
+        else:
+            raise ValueError(f"user {user!r} is not out of quota after 8 steps: lower its rate")
+        return name
 
     # What is promised
 
