@@ -24,6 +24,7 @@ class Books:
         self._user: dict[str, str] = {}
         self._tokens: Counter[str] = Counter()
         self._ended: list[tuple[str, str]] = []
+        self._delivering = False
 
     def join(self, request_id: str, user: str) -> None:
         self.ledger.stay(user)
@@ -65,10 +66,12 @@ class Books:
 
     def deliver(self, output: SchedulerOutput) -> None:
         """The output of that step is about to be processed."""
+        self._delivering = True
         self.ledger.deliver(id(output))
 
     def delivered(self, outputs: dict[int, Any]) -> None:
         """The output of a step was processed; ``outputs`` goes to the clients."""
+        self._delivering = False
         self.ledger.fold()
         if self.recorder is None:
             return
@@ -93,7 +96,7 @@ class Books:
     def finish(self, request: Request) -> None:
         if self.recorder:
             self._ended.append((request.request_id, request.status.name))
-            if not self.ledger.flights:  # no output to wait for
+            if not (self._delivering or self.ledger.flights):  # no output to wait for
                 self._note_ended(time.monotonic_ns())
 
     def _note_ended(self, ns: int) -> None:
