@@ -98,10 +98,10 @@ class Gcra(QuotaLimiter):
             return super().ready_at_ns(user, now_ns)
 
     def cleanup_idle_users(self, now_ns: int) -> int:
-        if self._newcomer is not None:
-            return super().cleanup_idle_users(now_ns)
         check_int("now_ns", now_ns)
         since_ns = self._forget_since_ns(now_ns)
+        if not self._new_are_full(since_ns):
+            return super().cleanup_idle_users(now_ns)
         idle = [user for user, tat in self._tat.items() if tat <= since_ns]
         for user in idle:
             self._forget(user)

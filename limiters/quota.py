@@ -41,7 +41,7 @@ class QuotaLimiter(Limiter):
         super().__init__(default_rate=default_rate, rates=rates, burst_ns=burst_ns)
         self._own: dict[str, Scale] = {}
         self._shared: Scale | None = None
-        # The level of default-rate users without state, while a raise keeps it below full.
+        # The level of default-rate users without state, if a raise left it below full.
         self._newcomer: _Level | None = None
         self._rescale(None)
 
@@ -111,7 +111,6 @@ class QuotaLimiter(Limiter):
     def cleanup_idle_users(self, now_ns: int) -> int:
         check_int("now_ns", now_ns)
         since_ns = self._forget_since_ns(now_ns)
-        self._drop_full_newcomer(since_ns)
         idle = [user for user in self._users() if self._is_like_new(user, since_ns)]
         for user in idle:
             self._forget(user)
@@ -171,11 +170,12 @@ class QuotaLimiter(Limiter):
         new = self._newcomer.units + (since_ns - self._newcomer.at_ns) * scale.per_ns
         return min(level, scale.capacity) == min(new, scale.capacity)
 
-    def _drop_full_newcomer(self, since_ns: int) -> None:
-        if self._newcomer is not None and self._shared is not None:
-            level, at_ns = self._newcomer
-            if level + (since_ns - at_ns) * self._shared.per_ns >= self._shared.capacity:
-                self._newcomer = None
+    def _new_are_full(self, since_ns: int) -> bool:
+        """Whether every user without state has been full since this instant."""
+        if self._newcomer is None or self._shared is None:
+            return True
+        level, at_ns = self._newcomer
+        return level + (since_ns - at_ns) * self._shared.per_ns >= self._shared.capacity
 
     # A change of the settings.
 

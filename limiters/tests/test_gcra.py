@@ -150,6 +150,14 @@ def test_a_raise_hands_a_new_user_no_more_than_the_old_full_quota(both):
     assert limiter.available("d", 100 * MS) == 101
 
 
+def test_a_raise_is_remembered_even_if_time_steps_back(both):
+    limiter = both(10)
+    limiter.set_default_rate(1000, 0)
+    limiter.cleanup_idle_users(S)
+    assert limiter.available("a", S) == 101
+    assert limiter.available("a", 10 * MS) == 12
+
+
 def test_a_user_may_have_more_than_a_new_one_after_a_raise(both):
     limiter = both(10, rates={"a": 1000})
     assert limiter.try_take("a", 0)
