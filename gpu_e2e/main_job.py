@@ -23,7 +23,7 @@ from gpu_e2e.engine import model
 from gpu_e2e.engine.launch import Device, Engine, Mode, Server, ServerFailed
 from gpu_e2e.screen import Screen
 from gpu_e2e.semantics import judge_all
-from gpu_e2e.workload import Run, drive, limits_flag
+from gpu_e2e.workload import ALICE_STREAMS, Run, drive, limits_flag
 
 REPORTS = Path(__file__).resolve().parent.parent / "reports" / "main-job"
 SERVED_NAME = "tiny"
@@ -43,6 +43,7 @@ class Job:
     device: Device
     model: str | None
     reports: Path
+    alice_streams: int
 
 
 def run_all(job: Job, screen: Screen) -> bool:
@@ -62,7 +63,7 @@ def run_all(job: Job, screen: Screen) -> bool:
 
 
 def _run_mode(job: Job, mode: Mode, path: str, screen: Screen) -> bool:
-    folder = job.reports / f"{job.limiter.replace(':', '.')}-{mode}"
+    folder = job.reports / f"{job.limiter.replace(':', '.')}-{mode}-{job.alice_streams}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     record_path = folder / "record.jsonl"
@@ -75,7 +76,7 @@ def _run_mode(job: Job, mode: Mode, path: str, screen: Screen) -> bool:
         path, log=folder / "server.log", engine=engine, flags=flags, served_name=SERVED_NAME
     ) as server:
         screen.say(f"ready after {time.monotonic() - started:.0f} s at {server.base_url}")
-        run = asyncio.run(_drive(server.base_url, screen, own_model=job.model is None))
+        run = asyncio.run(_drive(server.base_url, screen, job))
     record = EngineRecord.load(record_path)
     same_tokens = job.device == "cpu"
     result = judge_all(record, run, mode, same_tokens=same_tokens)
@@ -83,10 +84,10 @@ def _run_mode(job: Job, mode: Mode, path: str, screen: Screen) -> bool:
     return all(semantic.ok for semantic in result)
 
 
-async def _drive(base_url: str, screen: Screen, *, own_model: bool) -> Run:
-    run = Run()
+async def _drive(base_url: str, screen: Screen, job: Job) -> Run:
+    run = Run(job.alice_streams)
     async with Driver(base_url, SERVED_NAME) as driver, screen.watching(run):
-        await drive(driver, run, screen.phase, counts_itself=own_model)
+        await drive(driver, run, screen.phase, counts_itself=job.model is None)
     return run
 
 
@@ -99,9 +100,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limiter", default="gcra", metavar="NAME")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--model", metavar="NAME", help="default: the project's own tiny model")
+    parser.add_argument(
+        "--streams",
+        type=int,
+        choices=(1, 2, 4),
+        default=ALICE_STREAMS,
+        help="of the user at 20 tok/s, default %(default)s",
+    )
     parser.add_argument("--reports", type=Path, default=REPORTS, metavar="FOLDER")
     given = parser.parse_args(arguments)
-    job = Job(MODES[given.mode], given.limiter, given.device, given.model, given.reports)
+    job = Job(
+        MODES[given.mode],
+        given.limiter,
+        given.device,
+        given.model,
+        given.reports,
+        given.streams,
+    )
     try:
         return 0 if run_all(job, Screen()) else 1
     except (ServerFailed, OSError, ValueError) as error:

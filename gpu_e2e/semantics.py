@@ -99,7 +99,10 @@ def _one_quota(together: EngineRecord, run: Run) -> list[Verdict]:
 
 def _paused(together: EngineRecord, run: Run, same_tokens: bool) -> list[Verdict]:
     limited = [s for user in LIMITS for s in run.of(user)]
-    verdicts = [_was_throttled(together), client.completeness(limited, expected_tokens())]
+    verdicts = [
+        _was_throttled(together),
+        client.completeness(limited, expected_tokens(run.alice_streams)),
+    ]
     free = run.of(FREE)
     if same_tokens:
         verdicts.append(client.identical(limited, free))

@@ -1,6 +1,6 @@
 """Who asks for what in the main job: three users at once, and one of them alone before.
 
-    alice   20 tok/s   four streams, each ending by itself after exactly 60 tokens
+    alice   20 tok/s   four streams, each ending by itself after exactly 60 tokens (or one, of 240)
     bob    100 tok/s   one stream of 1,200 tokens
     carol  unlimited   the same five requests one after another, as often as there is time
 
@@ -22,7 +22,7 @@ from gpu_e2e.engine.vocabulary import counting_prompt
 LIMITS = {"alice": Fraction(20), "bob": Fraction(100)}
 FREE = "carol"
 ALICE_STREAMS = 4
-ALICE_TOKENS = 60  # 4 × 60 at 20 tok/s, and
+ALICE_TOKENS = 240  # of all her streams together, at 20 tok/s, and
 BOB_TOKENS = 1_200  # 1,200 at 100 tok/s: 12 s each
 ALONE_TOKENS = 400
 SETTLE_S = 0.3
@@ -39,6 +39,7 @@ _PROSE = (
 class Run:
     """What one run did, filled in while it goes on. Instants are monotonic ns."""
 
+    alice_streams: int = ALICE_STREAMS
     streams: list[Stream] = field(default_factory=list)
     alone: tuple[int, int] = (0, 0)
     together: tuple[int, int] = (0, 0)
@@ -55,37 +56,38 @@ def limits_flag() -> list[str]:
     return ["--user-output-tokens-per-second", json.dumps(rates)]
 
 
-def limited_asks(*, counts_itself: bool = True) -> list[Ask]:
+def limited_asks(streams: int = ALICE_STREAMS, *, counts_itself: bool = True) -> list[Ask]:
     """Alice's and bob's requests.
 
     Only the project's model ends by itself at a known place (`counts_itself`); any other is told
     to go on to `max_tokens`.
     """
     asks = []
-    for index in range(ALICE_STREAMS):
+    tokens = ALICE_TOKENS // streams
+    for index in range(streams):
         text = f"Story {index}. {_PROSE}"
         name = f"alice-{index}"
         if counts_itself:
-            prompt = counting_prompt(text, ALICE_TOKENS)
-            asks.append(Ask("alice", prompt, max_tokens=2 * ALICE_TOKENS, name=name))
+            prompt = counting_prompt(text, tokens)
+            asks.append(Ask("alice", prompt, max_tokens=2 * tokens, name=name))
         else:
             extra = {"ignore_eos": True}
-            asks.append(Ask("alice", text, max_tokens=ALICE_TOKENS, name=name, extra=extra))
+            asks.append(Ask("alice", text, max_tokens=tokens, name=name, extra=extra))
     extra = {} if counts_itself else {"ignore_eos": True}
     asks.append(Ask("bob", _PROSE, max_tokens=BOB_TOKENS, name="bob-0", extra=extra))
     return asks
 
 
-def expected_tokens() -> dict[str, int]:
+def expected_tokens(streams: int = ALICE_STREAMS) -> dict[str, int]:
     """How many tokens each limited answer must have, by name."""
-    return {f"alice-{i}": ALICE_TOKENS for i in range(ALICE_STREAMS)} | {"bob-0": BOB_TOKENS}
+    return {f"alice-{i}": ALICE_TOKENS // streams for i in range(streams)} | {"bob-0": BOB_TOKENS}
 
 
 async def drive(
     driver: Driver, run: Run, say: Callable[[str], None], *, counts_itself: bool = True
 ) -> None:
     """Do the whole run. `run` shows it while it goes on."""
-    asks = limited_asks(counts_itself=counts_itself)
+    asks = limited_asks(run.alice_streams, counts_itself=counts_itself)
     # The first request of a server pays for what is set up lazily: not to be measured.
     await driver.one(replace(asks[0], user=FREE, name="warm-up", max_tokens=8))
     say(f"{FREE} alone")

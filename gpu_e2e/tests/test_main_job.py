@@ -81,15 +81,16 @@ def test_the_free_user_asks_everything_that_the_others_ask_and_goes_on():
 
 def test_only_the_projects_own_model_is_trusted_to_end_by_itself():
     own = workload.limited_asks()
-    assert all(ask.max_tokens > workload.ALICE_TOKENS for ask in own[:-1])
+    assert all(ask.max_tokens > workload.ALICE_TOKENS // 4 for ask in own[:-1])
     other = workload.limited_asks(counts_itself=False)
-    assert {ask.max_tokens for ask in other[:-1]} == {workload.ALICE_TOKENS}
+    assert {ask.max_tokens for ask in other[:-1]} == {workload.ALICE_TOKENS // 4}
     assert all(ask.extra == {"ignore_eos": True} for ask in other)
     assert number_of(0) is None
 
 
-def test_the_run_is_long_enough_to_be_judged():
-    tokens = workload.expected_tokens()
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_the_run_is_long_enough_to_be_judged(streams):
+    tokens = workload.expected_tokens(streams)
     for user, rate in workload.LIMITS.items():
         total = sum(count for name, count in tokens.items() if name.startswith(user))
         assert total / rate > 11
