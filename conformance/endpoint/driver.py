@@ -111,6 +111,9 @@ class Driver:
                 return
             async for chunk in chunks:
                 self._take(stream, chunk, self.clock())
+                # What has come already is read without a pause, and a fast stream would keep the
+                # loop to itself for seconds: let the others read theirs.
+                await asyncio.sleep(0)
                 if limit is not None and len(stream.token_ns) >= limit:
                     stream.cancelled = True
                     return

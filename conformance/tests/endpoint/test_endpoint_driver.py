@@ -33,8 +33,9 @@ def chunk(ids=None, text="", finish=None, usage=None, choices=True):
 class FakeServer:
     """Answers each POST with the scripted chunks; notes what it was asked and who hung up."""
 
-    def __init__(self, *chunks, status=200, drop=False, hold=False):
+    def __init__(self, *chunks, status=200, drop=False, hold=False, at_once=False):
         self.chunks, self.status, self.drop, self.hold = chunks, status, drop, hold
+        self.at_once = at_once
         self.bodies, self.paths = [], []
         self.hung_up = asyncio.Event()
 
@@ -70,6 +71,8 @@ class FakeServer:
         writer.write(b"Transfer-Encoding: chunked\r\n\r\n")
         for one in self.chunks:
             writer.write(self.frame(f"data: {json.dumps(one)}\n\n"))
+            if self.at_once:
+                continue
             await writer.drain()
             # Let the client read each chunk on its own.
             await asyncio.sleep(0)
@@ -214,6 +217,28 @@ def test_a_driver_that_was_not_opened_says_so():
         return await Driver("http://127.0.0.1:1/v1", "m").one(ASK)
 
     assert "async with" in asyncio.run(main()).error
+
+
+def test_a_fast_stream_does_not_keep_the_loop_to_itself():
+    count = 500
+    server = FakeServer(*(chunk([i], usage=i + 1) for i in range(count)), at_once=True)
+    turns = 0
+
+    async def others(stream):
+        nonlocal turns
+        while not stream.token_ns:
+            await asyncio.sleep(0)
+        while len(stream.token_ns) < count:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def main():
+        async with server, Driver(server.url, "m") as driver:
+            stream, task = driver.start(ASK)
+            await asyncio.gather(task, others(stream))
+
+    asyncio.run(main())
+    assert turns >= count - 1
 
 
 def test_the_largest_stall_is_kept():
