@@ -70,7 +70,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     level = next((n for n, at in _LEVELS.items() if collection_path.is_relative_to(at)), None)
     if level is not None:
         if run is None:
-            config.stash[_WANTED] = True  # raised here it would be but a collector's error
+            if _reached(config, _LEVELS[level]):
+                config.stash[_WANTED] = True  # raised here it would be but a collector's error
             return True
         return None if level in run.selection.levels else True
     # `--pyargs conformance` from a checkout: the suite's own tests are not part of a run.
@@ -80,6 +81,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
     if config.stash.get(_WANTED, False):
         raise pytest.UsageError(_NO_BACKEND)
+
+
+def _reached(config: pytest.Config, folder: Path) -> bool:
+    """Whether pytest was asked for the folder, for what holds it, or for something in it.
+
+    It also looks at the neighbours of what it was asked for: `conformance/tests` alone is no run.
+    """
+    for argument in config.args:
+        name = argument.partition("::")[0]
+        path = config.invocation_params.dir / name
+        if config.option.pyargs and name.partition(".")[0] == _HERE.name:
+            path = _HERE.parent.joinpath(*name.split("."))
+        path = path.resolve()
+        if path.is_relative_to(folder) or folder.is_relative_to(path):
+            return True
+    return False
 
 
 def _start(config: pytest.Config) -> None:
