@@ -145,9 +145,12 @@ class OutputRateScheduler(Membership):
         self.books.dispatch(step.number, output, chunks, sampled, self.requests)
 
     def _seat_admitted(self, step: Step, output: SchedulerOutput) -> list[Request]:
-        ids = [new.req_id for new in output.scheduled_new_reqs]
-        ids += output.scheduled_cached_reqs.resumed_req_ids
-        admitted = [self.requests[request_id] for request_id in ids]
+        new, resumed = output.scheduled_new_reqs, output.scheduled_cached_reqs.resumed_req_ids
+        if not (new or resumed):
+            return []
+        ids = {each.req_id for each in new} | resumed
+        # In the order of admission, as in stock's running; the ids of those resumed are a set.
+        admitted = [self.requests[i] for i in output.num_scheduled_tokens if i in ids]
         for request in admitted:
             line = request.output_rate_line
             line.residents[request] = step.number
