@@ -1,6 +1,7 @@
 """S2: one quota a user, whatever becomes of its requests, the clock and the engine."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_S2_CLOCK_2(bench, jump_s):
         passed += engine.step_ns
     check()
     asked = [call for call in bench.calls(engine) if call.now_ns is not None]
-    for before, after in zip(asked, asked[1:], strict=False):
+    for before, after in pairwise(asked):
         bench.check(
             before.now_ns <= after.now_ns,
             user="A",
