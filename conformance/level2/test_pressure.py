@@ -170,7 +170,7 @@ def test_S4_THRASH_2(bench, policy, prefix_caching):
         now = engine.clock()
         quota = oracle.available("A", now)
         step = engine.step(draw.choice([5, 10, 20]) * MS)
-        for name in [name for name in step.sampled if name[0] == "a"]:
+        for _ in [name for name in step.sampled if name[0] == "a"]:
             oracle.try_take("A", now)
         for name in step.preempted:
             if name[0] != "a":

@@ -177,7 +177,7 @@ def test_S3_GRAMMAR_2_compiles_while_its_user_is_out_of_quota(bench):
 @rule("S3-ENGINE-PAUSE-2")
 @pytest.mark.parametrize("new_only", [False, True], ids=["all", "new-only"])
 def test_S3_ENGINE_PAUSE_2(bench, new_only):
-    """Paused while some are throttled, some in flight and some waiting; one is aborted meanwhile."""
+    """Paused with some throttled, some in flight and some waiting; one is aborted meanwhile."""
     engine = bench.engine(rates={"A": 20}, max_num_seqs=6)
     for i in range(5):
         engine.add(f"a{i}", user="A", prompt=4 + i, max_tokens=20)
