@@ -141,7 +141,7 @@ class Run:
                 self._excused.add(group)
                 report.outcome = "skipped"
                 report.wasxfail = f"deviation: {reason}"
-                outcome = DEVIATION
+                message, outcome = f"{reason}. As declared: {message}", DEVIATION
             elif self._no_longer_fails(group):
                 message = (
                     f"{trial.rule.id} no longer fails for {trial.backend}: "

@@ -16,11 +16,12 @@ USERS = ("a", "b", "c")
 
 Move = tuple[Any, ...]
 """A verb of a limiter and its arguments without the instant; or ("pause", ns), which moves time;
-or ("step", ns), which moves time and tells that a step of that length has ended."""
+or ("await", user, ns), which moves it to so many ns after the user is ready; or ("step", ns), which
+moves it and tells that a step of that length has ended."""
 
 rates = st.sampled_from(RATES)
-maybe_rates = st.none() | rates
-users = st.sampled_from(USERS)
+maybe_rates = st.sampled_from([*RATES, *RATES[:5], None, None])
+users = st.sampled_from(["a", "a", "a", "b", "c"])
 bursts = st.sampled_from(BURSTS_NS)
 
 # On and beside the edges: a ns off, whole intervals, whole bursts, long pauses.
@@ -40,7 +41,10 @@ takes = st.one_of(
     st.tuples(st.just("try_take"), users),
     st.tuples(st.just("try_take_many"), users, st.integers(0, 5)),
 )
-pausing = st.tuples(st.just("pause"), pauses)
+pausing = st.one_of(
+    st.tuples(st.just("pause"), pauses),
+    st.tuples(st.just("await"), users, st.sampled_from([-1, 0, 0, 1])),
+)
 steps = st.tuples(st.just("step"), pauses | st.integers(0, 12 * S))
 asks = st.one_of(
     takes,
@@ -70,7 +74,8 @@ def moves(contract: Contract, *, size: int = 25, changing: bool = True) -> st.Se
         kinds.append(changes)
     if contract.follows_steps:
         kinds.append(steps)
-    return st.lists(st.one_of(*kinds), max_size=size)
+    # Left to itself, hypothesis prefers short lists, in which next to nothing happens.
+    return st.lists(st.one_of(*kinds), min_size=size // 2, max_size=size)
 
 
 class Player:
@@ -86,6 +91,11 @@ class Player:
         if verb == "pause":
             self.now_ns += arguments[0]
             return None
+        if verb == "await":
+            user, off = arguments
+            before, ready = self.now_ns, self.limiter.ready_at_ns(user, self.now_ns)
+            self.now_ns = max(before, ready + off)
+            return self.now_ns - before
         if verb == "step":
             start, self.now_ns = self.now_ns, self.now_ns + arguments[0]
             return self.limiter.end_step(start, self.now_ns)

@@ -42,7 +42,11 @@ def test_L_ALIKE_1_gcra_and_token_bucket_decide_alike(contract, trial, hypothesi
     kinds = [asks, asks, changes, back, *([steps] if auto else [])]
 
     @hypothesis_settings
-    @given(opening=openings, origin=origins, history=st.lists(st.one_of(*kinds), max_size=30))
+    @given(
+        opening=openings,
+        origin=origins,
+        history=st.lists(st.one_of(*kinds), min_size=10, max_size=30),
+    )
     def run(opening, origin, history):
         default, rates, burst_ns = opening
         for other in pair:

@@ -93,7 +93,9 @@ def test_L_STATE_1_clean_up_gives_the_room_back(contract, trial):
 def run_for(limiter, takes, now):
     """Take greedily; the most room on the way, and the instant at the end."""
     most, taken = 0, 0
-    while taken < takes:
+    for _spell in range(takes):
+        if taken >= takes:
+            break
         got = take_all(limiter, "a", now)
         if taken % 7 < got or taken + got >= takes:
             most = max(most, room(limiter))
