@@ -6,12 +6,13 @@ pytest itself; what a conformance run needs is imported when one is asked for.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-_HERE = Path(__file__).parent
-_LEVELS = {1: _HERE / "level1", 2: _HERE / "level2", 3: _HERE / "level3"}
+HERE = Path(__file__).parent
+_LEVELS = {1: HERE / "level1", 2: HERE / "level2", 3: HERE / "level3"}
 _RUN = "conformance-run"
 _WANTED = pytest.StashKey[bool]()
 
@@ -64,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if not collection_path.is_relative_to(_HERE):
+    if not collection_path.is_relative_to(HERE):
         return None
     run = config.pluginmanager.get_plugin(_RUN)
     level = next((n for n, at in _LEVELS.items() if collection_path.is_relative_to(at)), None)
@@ -75,7 +76,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
             return True
         return None if level in run.selection.levels else True
     # `--pyargs conformance` from a checkout: the suite's own tests are not part of a run.
-    return True if run is not None and collection_path == _HERE / "tests" else None
+    return True if run is not None and collection_path == HERE / "tests" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
@@ -91,8 +92,8 @@ def _reached(config: pytest.Config, folder: Path) -> bool:
     for argument in config.args:
         name = argument.partition("::")[0]
         path = config.invocation_params.dir / name
-        if config.option.pyargs and name.partition(".")[0] == _HERE.name:
-            path = _HERE.parent.joinpath(*name.split("."))
+        if config.option.pyargs and name.partition(".")[0] == HERE.name:
+            path = HERE.parent.joinpath(*name.split("."))
         path = path.resolve()
         if path.is_relative_to(folder) or folder.is_relative_to(path):
             return True
@@ -104,5 +105,8 @@ def _start(config: pytest.Config) -> None:
     from conformance.run import Run
     from conformance.selection import select
 
+    here = str(config.invocation_params.dir)
+    if here not in sys.path:
+        sys.path.insert(0, here)  # contracts of a project that is not installed, as with python -m
     config.pluginmanager.register(fixtures, "conformance-fixtures")
     config.pluginmanager.register(Run(config, select(config.option)), _RUN)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.plugin import _HERE
+from conformance.plugin import HERE
 from conformance.results import DEVIATION, FAILED, PASSED, Result, Results
 from conformance.rules import Trial
 from conformance.selection import Selection
@@ -29,7 +29,7 @@ class Run:
         self._deviations: dict[_Group, str] = {}
         self._collected: Counter[_Group] = Counter()
         self._pending: Counter[_Group] = Counter()
-        self._excused: set[_Group] = set()
+        self._failed_once: set[_Group] = set()
 
     # Who is tried.
 
@@ -137,12 +137,13 @@ class Run:
         if call.when == "call":
             self._pending[group] -= 1
         if reason := self._deviations.get(group):
+            if report.failed:
+                self._failed_once.add(group)
             if report.failed and isinstance(error, AssertionError):
-                self._excused.add(group)
                 report.outcome = "skipped"
                 report.wasxfail = f"deviation: {reason}"
                 message, outcome = f"{reason}. As declared: {message}", DEVIATION
-            elif self._no_longer_fails(group):
+            elif not report.failed and self._no_longer_fails(group):
                 message = (
                     f"{trial.rule.id} no longer fails for {trial.backend}: "
                     f"take the deviation out of its contract"
@@ -179,7 +180,7 @@ class Run:
         """
         ran = sum((r.rule.id, r.backend) == group for r in self.results.all) + 1
         whole = ran == self._collected[group]
-        return whole and self._pending[group] == 0 and group not in self._excused
+        return whole and self._pending[group] == 0 and group not in self._failed_once
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         from conformance.report.text import lines
@@ -196,7 +197,7 @@ class Run:
 
 
 def _is_ours(node: pytest.Item | pytest.Collector) -> bool:
-    return any(node.path.is_relative_to(_HERE / f"level{level}") for level in LEVELS)
+    return any(node.path.is_relative_to(HERE / f"level{level}") for level in LEVELS)
 
 
 def _is_rule(node: pytest.Item) -> bool:

@@ -245,7 +245,7 @@ def test_L_REACH_1_the_declared_reach_is_paid_and_no_more(contract, trial):
                         promised="a reach for every step that the burst covers",
                     )
                     continue
-                if reach * step * steps > 20_000 * S:
+                if reach * step * steps > 6_000 * S:
                     continue  # more takes than the figure is worth
                 grants = stepped(make(contract, setting), "a", step, streams, steps)
                 hold_reach(trial, at, reach, step, steps, grants, contract, setting)

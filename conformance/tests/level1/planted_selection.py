@@ -2,13 +2,11 @@
 
 import planted_all
 
-PLAIN = {planted_all.PLAIN.name, planted_all.PLAIN_WINDOW.name}
-
 
 def wanted():
     """(backend, rule) pairs; with None for all rules."""
-    pairs = {(name, None) for name in PLAIN}
-    pairs.add((planted_all.PLAIN_UNNAMED.name, "L-MODEL-1"))
+    pairs = {(planted_all.PLAIN.name, None), (planted_all.PLAIN_UNNAMED.name, "L-MODEL-1")}
+    pairs |= {(planted_all.PLAIN_WINDOW.name, rule) for rule in planted_all.WINDOW_RULES}
     return pairs | {(f.contract.name, rule) for f in planted_all.FAULTS for rule in f.caught_by}
 
 

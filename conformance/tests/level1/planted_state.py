@@ -78,7 +78,7 @@ class QuestionRounds(Plain):
 # Rates and their changes.
 
 
-@fault("a change of rate in retrospect", "L-CHANGE-1", "S2-CHANGE-1")
+@fault("a change of rate in retrospect", "L-CHANGE-1", "L-MODEL-1")
 class Retroactive(Plain):
     """The time since the last take counts at the new rate."""
 

@@ -243,11 +243,12 @@ class NegativeCount(Plain):
 
 @fault("pays in pairs", "L-EVEN-1", "S2-EVEN-1", "L-REACH-1")
 class PaysInPairs(Plain):
-    def passes(self, level, per_ns):
-        return level >= min(Fraction(2), self.full(per_ns)) or math.ceil(level * 2) % 2 == 1
-
-    def denied(self, user, level, now):
-        pass
+    def try_take(self, user, now_ns):
+        if user in self.levels and self.levels[user][1] != now_ns and self.per_ns(user):
+            per_ns = self.per_ns(user)
+            if self.level(user, per_ns, now_ns) < min(2, self.full(per_ns)):
+                return False
+        return super().try_take(user, now_ns)
 
 
 @fault("a log that leaves its edge out", "L-TIGHT-1", "L-EVEN-1", "L-CASES-1", **LOG)
@@ -285,7 +286,7 @@ class ZeroIsNoTime(Plain):
 @fault("time below zero is no time", "L-CLOCK-1")
 class BelowZeroIsNoTime(Plain):
     def elapsed(self, now, at):
-        return now - at if at > 0 else max(now, now - at)
+        return now - max(at, 0)
 
 
 @fault("zero is no level", "L-BOUND-1", "S2-WINDOW-1")
