@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -11,7 +11,7 @@ from conformance.contract import Contract
 from conformance.engine import STOCK, Limits, SchedulerContract, ScriptedEngine
 from conformance.level2.spy import Call, SpyLimiter
 from conformance.level2.verdicts import check_windows
-from conformance.rules import Trial
+from conformance.rules import RuleBroken, Trial
 from conformance.spec import rules
 from limiters import parse_rate
 
@@ -63,7 +63,30 @@ class Bench:
         limits = Limits(default_rate, dict(rates or {}), name, burst_ns, keywords)
         engine = ScriptedEngine(self.scheduler, limits, depth=self.depth, **options)
         engine.limits = limits  # type: ignore[attr-defined]
+        for name in ("step", "abort", "reset_prefix_cache"):
+            setattr(engine, name, self._named(engine, getattr(engine, name)))
         return engine
+
+    def _named(self, engine: ScriptedEngine, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The same call; where it fails, it fails as this test's rule."""
+
+        def named(*args: Any, **keywords: Any) -> Any:
+            try:
+                return call(*args, **keywords)
+            except RuleBroken:
+                raise
+            except Exception as error:
+                words = " ".join(str(error).split())
+                try:
+                    self.broken(
+                        at=f"step {len(engine.history.steps)}, {call.__name__}",
+                        seen=f"{type(error).__name__}: {words}",
+                        promised="a step that a worker can run, without an error",
+                    )
+                except RuleBroken as broken:
+                    raise broken from error
+
+        return named
 
     def calls(self, engine: ScriptedEngine) -> list[Call]:
         """What the scheduler of an engine made with `spy` has asked its limiter, up to now."""
@@ -120,7 +143,7 @@ class Bench:
 
     # What is seen
 
-    def check_bounds(self, engine: ScriptedEngine, rule: str = "S2-BOUND-2") -> None:
+    def check_bounds(self, engine: ScriptedEngine, rule: str | None = None) -> None:
         """The backend's bound in all windows of all limited users."""
         burst_ns = engine.limits.burst_ns  # type: ignore[attr-defined]
         for user in self.limited(engine):
@@ -142,7 +165,7 @@ class Bench:
             return sum(tallies[user].dispatched for user in self.limited(engine))
         return books.net
 
-    def check_ledger(self, engine: ScriptedEngine, rule: str = "S1-LEDGER-2") -> None:
+    def check_ledger(self, engine: ScriptedEngine, rule: str | None = None) -> None:
         """Charged − refunded = dispatched while limited = delivered + in flight + lost."""
         step = len(engine.history.steps) - 1
         tallies = engine.history.tallies

@@ -215,7 +215,7 @@ def test_S1_LATE_2(bench, drop):
         num_blocks=8,
         max_model_len=32,
         prefix_caching=False,
-        observe=lambda step: bench.check_ledger(engine, "S1-LATE-2"),
+        observe=lambda step: bench.check_ledger(engine),
     )
     engine.add("a", user="A", prompt=6, max_tokens=12, priority=1)
     engine.run(3)
@@ -291,7 +291,7 @@ def test_S1_SESSION_2(bench):
     engine = bench.engine(
         rates={"A": 40},
         max_num_batched_tokens=8,
-        observe=lambda step: bench.check_ledger(engine, "S1-SESSION-2"),
+        observe=lambda step: bench.check_ledger(engine),
     )
     engine.add("s", user="A", prompt=20, max_tokens=4, resumable=True)
     log = engine.requests["s"]
@@ -364,9 +364,12 @@ def test_S1_IDENTITY_2(bench):
     engine = bench.engine(rates={"A": 10, "B": 10})
     engine.add("a", user="A", max_tokens=30)
     engine.add("b", user="B", max_tokens=1)
+    engine.step()
     request = engine.scheduler.requests["a"]
     request.sampling_params.extra_args["output_rate_user"] = "B"
     engine.run_for(SECOND)
+    seen = len(engine.history.dispatches("A"))
+    bench.check(seen >= 9, user="A", at="1 s", seen=f"{seen} tokens", promised="9 at 10 tokens/s")
     engine.abort("a")
     engine.step(0)
     for user in "AB":

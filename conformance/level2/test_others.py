@@ -320,6 +320,6 @@ def test_S4_LORA_2(bench, throttled):
         seen="no token" if first is None else f"first token in step {first}",
         promised="one within 5 steps",
     )
-    drain(bench, engine, 3000, rule="S4-LORA-2")
+    drain(bench, engine, 3000)
     check_whole(bench, engine)
     check_ended(bench, engine)

@@ -18,7 +18,7 @@ def test_S2_BOUND_2_a_hundred_calls_at_once(bench):
         engine.add(f"a{i}", user="A", prompt=1 + i % 7, max_tokens=1 + i % 5)
     drain(bench, engine)
     bench.check_bounds(engine)
-    check_whole(bench, engine, rule="S3-WHOLE-2")
+    check_whole(bench, engine)
 
 
 @rule("S2-BOUND-2")
@@ -41,8 +41,8 @@ def test_S2_CHILDREN_2(bench):
     check_turns(bench, "A", [engine.requests[i] for i in ids])
     # One choice goes away while it is throttled.
     engine.abort(ids[2])
-    drain(bench, engine, rule="S2-CHILDREN-2")
-    bench.check_bounds(engine, "S2-CHILDREN-2")
+    drain(bench, engine)
+    bench.check_bounds(engine)
     check_whole(bench, engine)
     held = engine.leaks()
     bench.check(not held, user="A", at="after the last child", seen=held, promised="nothing held")
@@ -128,7 +128,7 @@ def test_S2_CLOCK_2(bench, jump_s):
             seen=f"the limiter was shown an instant {ms(before.now_ns - after.now_ns)} back",
             promised="instants that never decrease",
         )
-    drain(bench, engine, rule="S2-CLOCK-2")
+    drain(bench, engine)
     check_whole(bench, engine)
     # Frozen users would need as long again as the clock went back.
     least = int(20 * passed / SECOND) - 8
@@ -163,5 +163,5 @@ def test_S2_ENGINE_PAUSE_2(bench, new_only):
             seen=f"{at_once} tokens at once",
             promised=f"at most {bench.full(20)}",
         )
-    drain(bench, engine, rule="S2-ENGINE-PAUSE-2")
-    bench.check_bounds(engine, "S2-ENGINE-PAUSE-2")
+    drain(bench, engine)
+    bench.check_bounds(engine)

@@ -65,7 +65,7 @@ def test_S3_END_2(bench, how, at):
     for name in names:
         engine.add(name, user="A", prompt=prompt, **request)
     engine.add("b", user="B", prompt=prompt, **request)
-    drain(bench, engine, 600, rule="S3-END-2")
+    drain(bench, engine, 600)
     due = ("stop" if how in ("stop", "eos") else "length"), at + 1
     for name in [*names, "b"]:
         log = engine.requests[name]
@@ -110,7 +110,7 @@ def test_S3_PREEMPTED_2(bench, prefix_caching, policy):
             else:
                 throttled += 1
     assert throttled, "the test wants preempted streams of limited users"
-    drain(bench, engine, 1, rule="S3-PREEMPTED-2")
+    drain(bench, engine, 1)
     check_whole(bench, engine)
     check_ended(bench, engine)
 
@@ -148,7 +148,7 @@ def test_S3_GRAMMAR_2(bench, ready):
                 seen=f"the grammar has advanced by {len(grammar.accepted)}",
                 promised=f"{len(tokens)}, the tokens delivered",
             )
-    drain(bench, engine, 1, rule="S3-GRAMMAR-2")
+    drain(bench, engine, 1)
     check_whole(bench, engine)
 
 
@@ -166,7 +166,7 @@ def test_S3_GRAMMAR_2_compiles_while_its_user_is_out_of_quota(bench):
     good.set_result(ScriptedGrammar(4))
     engine.requests["good"].grammar = 4
     bad.set_exception(RuntimeError("no such grammar"))
-    drain(bench, engine, 800, rule="S3-GRAMMAR-2")
+    drain(bench, engine, 800)
     seen = {name: log.finish_reason for name, log in engine.requests.items()}
     due = {"a0": "length", "a1": "length", "good": "stop", "bad": "error"}
     bench.check(seen == due, user="A", at="end", seen=seen, promised=due)
@@ -188,7 +188,7 @@ def test_S3_ENGINE_PAUSE_2(bench, new_only):
     engine.abort("a1", "b4")
     engine.run(30)
     engine.resume()
-    drain(bench, engine, 2000, rule="S3-ENGINE-PAUSE-2")
+    drain(bench, engine, 2000)
     check_whole(bench, engine)
     check_ended(bench, engine)
 
@@ -200,7 +200,7 @@ def test_S3_RESET_2(bench):
         rates={"A": 20, "B": 200},
         num_blocks=60,
         max_model_len=64,
-        observe=lambda step: bench.check_ledger(engine, "S1-RECOMPUTE-2"),
+        observe=lambda step: bench.check_ledger(engine),
     )
     for i in range(5):
         for user in "ABC":
@@ -211,7 +211,7 @@ def test_S3_RESET_2(bench):
         bench.check(
             done, at=f"reset after {len(engine.history.steps)} steps", seen="False", promised="True"
         )
-    drain(bench, engine, 4000, rule="S3-RESET-2")
+    drain(bench, engine, 4000)
     check_whole(bench, engine)
     check_ended(bench, engine)
 

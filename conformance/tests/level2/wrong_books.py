@@ -35,7 +35,7 @@ def the_first_token_is_free(scheduler):
                 give_back(scheduler, step.now_ns, request)
 
 
-@fault("S1-DECODE-2", "S2-REACH-2")
+@fault("S1-DECODE-2")
 def every_token_costs_two(scheduler):
     @around(scheduler, "_charge_dispatched")
     def _(original, step, output):
@@ -166,7 +166,7 @@ def it_asks_the_limiter_about_results(scheduler):
         for name in output.num_scheduled_tokens:
             if name in scheduler.requests:
                 user = scheduler.requests[name].output_rate_line.user.name
-                scheduler.limiter.available(user, scheduler.books.now_ns)
+                scheduler.limiter.ready_at_ns(user, scheduler.books.now_ns)
         return original(output, result)
 
 

@@ -91,10 +91,13 @@ def a_prompt_is_cut_where_it_may_not_be(scheduler):
 
 @fault("S3-END-2")
 def a_stop_at_the_first_token_is_overlooked(scheduler):
-    @around(scheduler, "add_request")
-    def _(original, request):
-        request.sampling_params.min_tokens = 2
-        original(request)
+    @around(scheduler, "_update_request_with_output")
+    def _(original, request, *args, **kwargs):
+        tokens, stopped = original(request, *args, **kwargs)
+        if stopped and request.num_output_tokens == 1 and request.max_tokens > 1:
+            request.status, request.stop_reason = RequestStatus.RUNNING, None
+            stopped = False
+        return tokens, stopped
 
 
 @fault("S3-ABORT-2")
@@ -163,8 +166,15 @@ def a_reset_overlooks_who_is_parked(scheduler):
 
 
 @fault("S3-LOST-2")
-def a_waiting_request_is_not_seen_again(scheduler):
-    scheduler.waiting.reopen = lambda line: None
+def one_user_a_step_is_woken(scheduler):
+    turns = scheduler.turns
+
+    @around(turns, "wake")
+    def _(original, now_ns):
+        woken = original(now_ns)
+        for user in {line.user: None for line in woken[1:] if line.user is not woken[0].user}:
+            turns.sleep(user, now_ns + 1)
+        return [line for line in woken if line.user.ready_ns is None]
 
 
 @fault("S3-LEAK-2")

@@ -111,17 +111,13 @@ def background_work_has_turns_of_its_own(scheduler):
 
 @fault("S4-LORA-2")
 def a_throttled_adapter_holds_its_slot(scheduler):
-    @around(scheduler.settlement, "settle")
-    def _(original, *args):
-        step = original(*args)
-        if step.open and scheduler.residents.num_adapters:
-            step.open = [line for line in step.open if not _new_adapter(scheduler, line)]
-        return step
+    @around(scheduler, "_handle_blocked_waiting_request")
+    def _(original, request):
+        held = scheduler.residents._adapters
+        other = request.lora_request and request.lora_request.lora_int_id not in held
+        return not (held and other) and original(request)
 
 
-def _new_adapter(scheduler, line):
-    held = set(scheduler.residents._adapters)
-    firsts = scheduler.waiting.first_of(line, 1)
-    return bool(firsts and firsts[0].lora_request) and (
-        firsts[0].lora_request.lora_int_id not in held
-    )
+@fault("S4-LORA-2")
+def adapters_are_not_counted(scheduler):
+    scheduler.settlement.capacity.max_loras = None

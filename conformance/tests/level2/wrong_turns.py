@@ -1,5 +1,7 @@
 """Faults in pace and turns. Every scheduler implemented here is *wrong*."""
 
+from fractions import Fraction
+
 from wrong import around, fault, own_limiter
 
 from sched_adapter.turns import Line
@@ -84,7 +86,7 @@ def who_gives_no_name_has_no_limit(scheduler):
     scheduler._is_limited = lambda user: user != "__anonymous__" and limited(user)
 
 
-@fault("S3-RESUME-2", "S2-EVEN-2", "S2-REACH-2")
+@fault("S3-RESUME-2", "S2-EVEN-2")
 def it_comes_back_late(scheduler):
     limiter = own_limiter(scheduler)
     late = 25_000_000
@@ -94,6 +96,16 @@ def it_comes_back_late(scheduler):
         return ready + late if ready > now_ns else ready
 
     limiter.ready_at_ns = ready_at_ns
+
+
+@fault("S2-REACH-2")
+def a_twentieth_of_the_rate_is_kept_back(scheduler):
+    @around(scheduler.turns, "join")
+    def _(original, name, level, limited):
+        if limited(name):
+            limits = scheduler.limiter
+            limits.set_rate(name, limits.rate_of(name) * Fraction(19, 20), 0)
+        return original(name, level, limited)
 
 
 @fault("S2-CLOCK-2")
