@@ -29,6 +29,8 @@ class Selection:
 
 def select(option: Any) -> Selection:
     """Read the options; raises pytest.UsageError, in one line."""
+    if getattr(option, "dist", "no") != "no":
+        raise _usage("the result is gathered in one process: run it without xdist (-n 0)")
     levels = _levels(option.level or ["1"])
     limiters, schedulers = option.limiter or [], option.scheduler or []
     if schedulers and 2 not in levels:

@@ -104,6 +104,16 @@ def test_level_2_without_vllm_is_a_usage_error(run, monkeypatch):
     assert "level 2 needs vLLM, which is not installed here" in done.stderr.str()
 
 
+def test_several_processes_are_a_usage_error(run, repository):
+    repository.syspathinsert()
+    repository.makepyfile(
+        like_xdist="def pytest_addoption(parser): parser.addoption('--dist', default='no')"
+    )
+    done = run("--limiter", "mine:GOOD", "-p", "like_xdist", "--dist", "load")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "run it without xdist" in done.stderr.str()
+
+
 # What it reports.
 
 
