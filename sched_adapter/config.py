@@ -18,6 +18,7 @@ DEFAULT_LIMITER: Final = "gcra"
 DEFAULT_BURST_NS: Final = 100_000_000
 AUTO_BURST_LIMITERS: Final = frozenset({"gcra", "token_bucket"})
 WINDOW_LIMITER: Final = "rolling_window"
+ON_FAULT: Final = ("open", "closed")
 
 # Where the limits travel. A plain attribute of the SchedulerConfig, since (vLLM 0.32.0)
 # - pickle carries it to a spawned engine or API server: it is in the instance's __dict__;
@@ -40,6 +41,9 @@ class OutputRateConfig:
         window_ns: the rolling window's window in ns; None leaves its default (the burst).
         options: further keywords of the backend; plain JSON values.
         record_path: file for the engine's record; None keeps none.
+        on_fault: what the users of a backend that raises or answers nonsense get meanwhile:
+            "open", they go on without a limit, or "closed", they wait. Built-in backends do
+            neither.
 
     Raises:
         ValueError, TypeError: in one line, for anything that no limiter could be made from.
@@ -53,6 +57,7 @@ class OutputRateConfig:
     window_ns: int | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     record_path: str | None = None
+    on_fault: str = "open"
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the dataclass is frozen
@@ -89,6 +94,8 @@ class OutputRateConfig:
             )
         if self.record_path is not None and not isinstance(self.record_path, str):
             raise TypeError(f"record_path cannot be {self.record_path!r}: give a file's name")
+        if self.on_fault not in ON_FAULT:
+            raise ValueError(f"on_fault cannot be {self.on_fault!r}: give {' or '.join(ON_FAULT)}")
 
     @property
     def enabled(self) -> bool:
@@ -124,6 +131,7 @@ class OutputRateConfig:
             "window_ns": self.window_ns,
             "options": dict(self.options),
             "record_path": self.record_path,
+            "on_fault": self.on_fault,
         }
 
     @classmethod

@@ -31,6 +31,7 @@ FLAGS: Final = {
     "burst_ms": "--output-rate-burst-ms",
     "window_ms": "--output-rate-window-ms",
     "record": "--output-rate-record",
+    "on_fault": "--output-rate-on-fault",
 }
 
 _READERS: Final[dict[str, tuple[Callable[[str], Any], str, str]]] = {
@@ -70,6 +71,12 @@ _READERS: Final[dict[str, tuple[Callable[[str], Any], str, str]]] = {
         "PATH",
         "File for the engine's record of every dispatch, refund and wait, JSON lines, bounded "
         f"(also: the environment variable {parsing.RECORD_VARIABLE}).",
+    ),
+    "on_fault": (
+        parsing.on_fault,
+        "{open,closed}",
+        "What users get while a backend that is not built in fails to answer: open (default), "
+        "they go on without a limit, or closed, they wait.",
     ),
 }
 

@@ -35,27 +35,47 @@ class Guard:
     back on an answer that is safe.
     """
 
-    def __init__(self, limiter: Limiter) -> None:
+    def __init__(self, limiter: Limiter, on_fault: str = "open") -> None:
         self._limiter = limiter
+        self._on_fault = on_fault
         self._told: set[str] = set()
+        # Whom no answer was had for, at the instant of the last question.
+        self._unanswered: set[str] = set()
+        self._instant_ns: int | None = None
 
     def try_take(self, user: str, now_ns: int) -> bool:
-        return self._ask("try_take", _is_bool, user, now_ns)
+        return self._take("try_take", _is_bool, user, user, now_ns)
 
     def try_take_many(self, user: str, count: int, now_ns: int) -> int:
         def fits(answer: Any) -> bool:
             return _is_int(answer) and 0 <= answer <= count
 
-        return self._ask("try_take_many", fits, user, count, now_ns)
+        return self._take("try_take_many", fits, user, user, count, now_ns)
+
+    def _take(self, verb: str, fits: Callable[[Any], bool], user: str, *args: Any) -> Any:
+        if args[-1] != self._instant_ns:
+            self._instant_ns = args[-1]
+            self._unanswered.clear()
+        try:
+            return self._ask(verb, fits, *args)
+        except LimiterFault:
+            self._unanswered.add(user)
+            raise
 
     def refund(self, user: str, now_ns: int) -> None:
         self._or(None, "refund", _is_anything, user, now_ns)
 
     def ready_at_ns(self, user: str, now_ns: int) -> int:
-        def fits(answer: Any) -> bool:
-            return _is_int(answer) and answer >= now_ns
+        """Asked for users that were denied at this instant, or had no answer."""
+        retry_ns = now_ns + RETRY_NS
+        if user in self._unanswered and now_ns == self._instant_ns:
+            return retry_ns
 
-        return self._or(now_ns + RETRY_NS, "ready_at_ns", fits, user, now_ns)
+        def fits(answer: Any) -> bool:
+            # "Now" contradicts the denial, and would have the engine ask without a pause.
+            return _is_int(answer) and answer > now_ns
+
+        return self._or(retry_ns, "ready_at_ns", fits, user, now_ns)
 
     def cleanup_idle_users(self, now_ns: int) -> None:
         self._or(None, "cleanup_idle_users", _is_anything, now_ns)
@@ -81,31 +101,46 @@ class Guard:
         try:
             answer = getattr(self._limiter, verb)(*args)
         except Exception as error:
-            self._tell(verb, f"raised {type(error).__name__}: {error}")
+            self._tell("fault", f"{verb} raised {type(error).__name__}: {_shown(error, str)}")
             raise LimiterFault(verb) from error
         took_ns = time.monotonic_ns() - start_ns
         if took_ns > SLOW_NS:
-            self._tell("slow", f"took {took_ns / 1e6:.0f} ms in {verb}, which every step waits for")
+            self._tell("slow", f"{verb} took {took_ns / 1e6:.0f} ms, for which every step waits")
         if not fits(answer):
-            self._tell(verb, f"answered {answer!r:.100}")
+            self._tell("fault", f"{verb} answered {_shown(answer)}")
             raise LimiterFault(verb)
         return answer
 
     def _tell(self, kind: str, what: str) -> None:
-        if kind not in self._told:
-            self._told.add(kind)
-            logger.error(
-                "Output rate limiter %s %s%s; told once. Mend the backend or choose another with "
-                "--output-rate-limiter.",
-                type(self._limiter).__name__,
-                "" if kind == "slow" else f"{kind} ",
-                " ".join(what.split()),
+        if kind in self._told:
+            return
+        self._told.add(kind)
+        meanwhile = ""
+        if kind == "fault":
+            get = "go on without a limit" if self._on_fault == "open" else "wait"
+            meanwhile = (
+                f" Users {get} while it gives no answer (--output-rate-on-fault {self._on_fault})."
             )
+        logger.error(
+            "Output rate limiter %s: %s.%s Told once. Mend the backend or choose another with "
+            "--output-rate-limiter.",
+            type(self._limiter).__name__,
+            " ".join(what.split()),
+            meanwhile,
+        )
 
 
-def guarded(limiter: Limiter) -> Limiter | Guard:
-    """The limiter itself if it is built in, else behind a guard."""
-    return limiter if type(limiter).__module__.startswith("limiters.") else Guard(limiter)
+def guarded(limiter: Limiter, on_fault: str = "open") -> Limiter | Guard:
+    """The limiter itself if it is built in, else behind a guard that knows the policy."""
+    built_in = type(limiter).__module__.startswith("limiters.")
+    return limiter if built_in else Guard(limiter, on_fault)
+
+
+def _shown(answer: Any, as_text: Callable[[Any], str] = repr) -> str:
+    try:
+        return as_text(answer)[:100]
+    except Exception:  # nor are the texts of somebody else's objects safe
+        return f"(a {type(answer).__name__} that cannot be shown)"
 
 
 def _is_bool(answer: Any) -> bool:

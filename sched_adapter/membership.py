@@ -43,8 +43,8 @@ class Membership(_Stock):
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
         limits = config.of(vllm_config) or config.OutputRateConfig()
-        self.limiter = guarded(limits.make_limiter())
-        self.fail_open = True
+        self.limiter = guarded(limits.make_limiter(), limits.on_fault)
+        self.fail_open = limits.on_fault == "open"
         self.books = Books(_recorder(limits))
         self.step_time = StepTime(limits.burst_ns, silent="auto_burst" in limits.options)
         self._clock = StepClock(time.monotonic_ns)

@@ -21,6 +21,7 @@ from sched_adapter.config import (
     AUTO_BURST_LIMITERS,
     DEFAULT_BURST_NS,
     DEFAULT_LIMITER,
+    ON_FAULT,
     WINDOW_LIMITER,
     OutputRateConfig,
 )
@@ -183,6 +184,13 @@ def record_path(value: object) -> str:
     return path
 
 
+def on_fault(value: object) -> str:
+    """The policy for a backend that fails: `open` or `closed`; ValueError for anything else."""
+    if not isinstance(value, str) or value not in ON_FAULT:
+        raise ValueError(f"{shown(value)} is no policy: give {' or '.join(ON_FAULT)}")
+    return value
+
+
 # The names in `additional_config={"output_rate": {...}}`: short ones, and each flag's own.
 _ALIASES: Final = {
     "default_user_output_tokens_per_second": "default_rate",
@@ -191,6 +199,7 @@ _ALIASES: Final = {
     "output_rate_burst_ms": "burst_ms",
     "output_rate_window_ms": "window_ms",
     "output_rate_record": "record",
+    "output_rate_on_fault": "on_fault",
 }
 _NAMES: Final = (*_ALIASES.values(), "options")
 _FIELDS: Final = {field.name for field in fields(OutputRateConfig)}
@@ -231,6 +240,7 @@ def _named(name: str, value: object) -> Any:
         "burst_ms": burst,
         "window_ms": window,
         "record": record_path,
+        "on_fault": on_fault,
     }
     if name not in readers:
         return value
@@ -269,6 +279,7 @@ def build(
     burst_ms: int | str | None = None,
     window_ms: int | None = None,
     record: str | None = None,
+    on_fault: str | None = None,
     options: Mapping[str, object] = MappingProxyType({}),
     label: Callable[[str], str] = str,
 ) -> OutputRateConfig:
@@ -301,6 +312,7 @@ def build(
             window_ns=window_ms,
             options=options if not automatic else {**options, "auto_burst": True},
             record_path=record,
+            on_fault=ON_FAULT[0] if on_fault is None else on_fault,
         )
         config.make_limiter()
     except Exception as error:  # a third party's backend may raise anything

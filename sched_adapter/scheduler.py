@@ -140,6 +140,7 @@ class OutputRateScheduler(Membership):
                     self.limiter.refund(user.name, step.now_ns)
                 self.books.refund(user.name, unused)
         for user in step.failed_open:
+            user.left = 0
             self.ledger.failed_open += used[user]
         sampled = Counter({user.name: used[user] for user in step.asked if used[user]})
         self.books.dispatch(step.number, output, chunks, sampled, self.requests)

@@ -21,6 +21,7 @@ FULL = OutputRateConfig(
     window_ns=1_000_000_000,
     options={},
     record_path="/tmp/record.jsonl",
+    on_fault="closed",
 )
 
 
@@ -71,6 +72,8 @@ def test_the_rates_are_a_copy() -> None:
         ({"options": {"x": object()}}, "options"),
         ({"options": {1: 1}}, "options"),
         ({"record_path": b"x"}, "record_path"),
+        ({"on_fault": "ajar"}, "on_fault.*ajar.*open or closed"),
+        ({"on_fault": None}, "on_fault"),
     ],
 )
 def test_bad_limits_are_refused_in_one_line(fields: dict[str, Any], fault: str) -> None:

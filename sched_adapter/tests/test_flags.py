@@ -18,6 +18,7 @@ from sched_adapter.tests.vllm_flags import (
     BURST,
     DEFAULT,
     LIMITER,
+    ON_FAULT,
     RECORD,
     USERS,
     WINDOW,
@@ -63,7 +64,7 @@ def test_without_a_flag_nothing_is_added(parse: Callable[..., Any]) -> None:
 def test_every_flag_arrives(parse: Callable[..., Any], tmp_path: Path) -> None:
     record = str(tmp_path / "r.jsonl")
     given = [DEFAULT, "0.1", USERS, '{"a":100,"b":1e2}', LIMITER, "rolling_window"]
-    args = parse(*given, BURST, "50", WINDOW, "1000", RECORD, record)
+    args = parse(*given, BURST, "50", WINDOW, "1000", RECORD, record, ON_FAULT, "closed")
     assert limits(args) == OutputRateConfig(
         default_rate=Fraction(1, 10),
         rates={"a": Fraction(100), "b": Fraction(100)},
@@ -71,6 +72,7 @@ def test_every_flag_arrives(parse: Callable[..., Any], tmp_path: Path) -> None:
         burst_ns=50_000_000,
         window_ns=1_000_000_000,
         record_path=record,
+        on_fault="closed",
     )
     assert limits(parse()) is None, "one command line must not leak into the next"
 
@@ -163,6 +165,8 @@ BAD_VALUES = [
     (BURST, "nan", "nan"),
     (WINDOW, "0", "0"),
     (RECORD, "/no/such/folder/r", "/no/such/folder/r"),
+    (ON_FAULT, "ajar", "ajar"),
+    (ON_FAULT, "Open", "open or closed"),
 ]
 
 

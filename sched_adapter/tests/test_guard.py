@@ -38,8 +38,8 @@ def test_a_single_take_is_true_or_false(answer: Any) -> None:
         Guard(Odd(answer)).try_take("a", 0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("answer", [OSError("gone"), None, 99, 1e9])
-def test_an_instant_before_now_becomes_a_retry(answer: Any) -> None:
+@pytest.mark.parametrize("answer", [OSError("gone"), None, 99, 100, 1e9])
+def test_an_instant_that_is_not_to_come_becomes_a_retry(answer: Any) -> None:
     guard = Guard(Odd(answer))  # type: ignore[arg-type]
     assert guard.ready_at_ns("a", 100) == 100 + RETRY_NS
 
@@ -52,13 +52,51 @@ def test_the_other_verbs_never_raise() -> None:
     assert guard.rate_of("a") is not None  # still limited
 
 
-def test_a_fault_is_told_once_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    guard = Guard(Odd(ValueError("two\nlines")))  # type: ignore[arg-type]
+def test_who_had_no_answer_is_asked_again_later_whatever_the_backend_says() -> None:
+    class Half(Odd):
+        def ready_at_ns(self, user: str, now_ns: int) -> int:
+            return now_ns + 1
+
+    guard = Guard(Half(OSError("gone")))  # type: ignore[arg-type]
+    for now in (0, 70):
+        with pytest.raises(LimiterFault):
+            guard.try_take("a", now)
+        assert guard.ready_at_ns("a", now) == now + RETRY_NS
+        assert guard.ready_at_ns("b", now) == now + 1
+    assert guard.ready_at_ns("a", 80) == 81
+
+
+class Unshowable(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("answer", [Unshowable(), Unshowable])
+def test_not_even_the_text_of_a_fault_is_trusted(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = Guard(Odd(answer() if answer is Unshowable else answer))  # type: ignore[arg-type]
+    with pytest.raises(LimiterFault):
+        guard.try_take("a", 0)
+    assert "Unshowable" in caplog.text
+
+
+@pytest.mark.parametrize(("policy", "get"), [("open", "without a limit"), ("closed", "wait")])
+def test_a_fault_is_told_once_in_one_line(
+    policy: str, get: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = Guard(Odd(ValueError("two\nlines")), policy)  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR):
         for now in range(5):
             with pytest.raises(LimiterFault):
                 guard.try_take("a", now)
-    (record,) = [r for r in caplog.records if "try_take" in r.getMessage()]
+            guard.ready_at_ns("a", now)
+            guard.refund("a", now)
+    (record,) = caplog.records
+    assert f"on-fault {policy}" in record.getMessage()
+    assert get in record.getMessage()
     assert "Odd" in record.getMessage()
     assert "two lines" in record.getMessage()
     assert "\n" not in record.getMessage()

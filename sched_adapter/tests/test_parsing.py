@@ -171,6 +171,12 @@ def test_a_mapping_knows_the_flags_names_and_short_ones(data: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["on_fault", "output_rate_on_fault"])
+def test_a_mapping_can_choose_what_a_fault_means(key: str) -> None:
+    assert parsing.from_mapping({"default_rate": 1, key: "closed"}).on_fault == "closed"
+    assert parsing.from_mapping({"default_rate": 1, key: None}).on_fault == "open"
+
+
 def test_a_mapping_can_ask_for_the_automatic_burst() -> None:
     made = parsing.from_mapping({"default_rate": 1, "burst_ms": "auto"})
     assert made.options == {"auto_burst": True}
@@ -203,6 +209,8 @@ def test_a_mapping_can_ask_for_the_automatic_burst() -> None:
         ({"options": {"no_such_option": 1}}, "no_such_option"),
         ({"options": 5}, "options"),
         ({"record": 5}, "record.*5"),
+        ({"on_fault": "ajar"}, "on_fault.*ajar.*open or closed"),
+        ({"on_fault": True}, "on_fault"),
     ],
 )
 def test_a_bad_mapping_is_refused_by_key_and_value(data: Any, fault: str) -> None:

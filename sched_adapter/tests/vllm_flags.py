@@ -14,6 +14,7 @@ LIMITER = "--output-rate-limiter"
 BURST = "--output-rate-burst-ms"
 WINDOW = "--output-rate-window-ms"
 RECORD = "--output-rate-record"
+ON_FAULT = "--output-rate-on-fault"
 
 
 def parser() -> Any:
