@@ -14,10 +14,15 @@ import this file again under another name, and need them too.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
+import os
 import sys
 
 from gpu_e2e.engine import depth2
+
+# A module that each process of the server imports first, for tests that break something on purpose.
+IMPORT = "OUTPUT_RATE_E2E_IMPORT"
 
 
 def answer_for_cpu_build() -> None:
@@ -54,6 +59,8 @@ def main() -> None:
 answer_for_cpu_build()
 if depth2.wanted():
     depth2.enable()
+if module := os.environ.get(IMPORT):
+    importlib.import_module(module)
 
 if __name__ == "__main__":
     main()

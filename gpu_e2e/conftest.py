@@ -1,0 +1,56 @@
+"""`pytest gpu_e2e`: options, servers and the report. What they do is in `suite`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpu_e2e.suite import options
+
+if TYPE_CHECKING:
+    from gpu_e2e.suite.live import Live
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+PLUGIN = "gpu-e2e-run"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.add(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "flags(name): the server's flags, roomy (default) or tight")
+    config.addinivalue_line("markers", "last: the scenario ends its server, so it comes last")
+    config.addinivalue_line("markers", "once: for the first selected server of its flags only")
+    config.addinivalue_line("markers", "server: a test that starts real servers, for minutes")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "live" not in metafunc.fixturenames:
+        return
+    from gpu_e2e.suite.run import keys_for
+
+    keys = keys_for(metafunc.definition, options.read(metafunc.config))
+    metafunc.parametrize("live", keys, ids=str, indirect=True, scope="function")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mine = [item for item in items if item.path.is_relative_to(SCENARIOS)]
+    if not mine:
+        return
+    given = options.read(config)
+    options.need_device(given)
+    from gpu_e2e.suite.run import Run, in_order
+
+    items[:] = [item for item in items if item not in mine] + in_order(mine)
+    config.pluginmanager.register(Run(given, config), PLUGIN)
+
+
+@pytest.fixture
+def live(request: pytest.FixtureRequest) -> Iterator[Live]:
+    """A running server with the scenarios' limits."""
+    yield from request.config.pluginmanager.get_plugin(PLUGIN).lend(request)

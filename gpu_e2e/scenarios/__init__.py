@@ -1,0 +1,1 @@
+"""The scenarios: `pytest gpu_e2e/scenarios --device cpu`."""

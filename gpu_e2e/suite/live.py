@@ -1,0 +1,141 @@
+"""What a scenario gets: a running server with its limits, and a place for its verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import pytest
+
+from conformance.endpoint import record_verdicts as judge
+from conformance.endpoint.promise import SECOND_NS
+from conformance.endpoint.record_measures import gaps_while_wanting
+from conformance.endpoint.verdict import Verdict
+from conformance.rules import Pace
+from gpu_e2e.engine.launch import Server
+from gpu_e2e.engine.vocabulary import counting_prompt
+from gpu_e2e.suite import metrics
+from gpu_e2e.suite.options import Options
+from gpu_e2e.suite.play import Client, Play, play
+from gpu_e2e.suite.results import Scenario
+from gpu_e2e.suite.servers import Key
+from gpu_e2e.suite.tail import RecordTail
+from gpu_e2e.suite.totals import totals
+
+
+@dataclass(slots=True)
+class Live:
+    """One server as a scenario sees it."""
+
+    key: Key
+    options: Options
+    base_url: str
+    tail: RecordTail
+    scenario: Scenario
+    tiny: bool  # whether it serves the project's own model, whose answers end at known places
+    server: Server | None = None  # None: somebody else's, at --base-url
+    shared: dict[str, Play] = field(default_factory=dict)
+
+    @property
+    def root_url(self) -> str:
+        return self.base_url.removesuffix("/v1")
+
+    @property
+    def depth(self) -> int:
+        """Tokens of one request that this engine has in flight at most."""
+        return 1 if self.key.mode == "sync" else 2
+
+    def play(self, act: Callable[[Client], Awaitable[Any]], *, settle: bool = True) -> Play:
+        """Drive the server; the engine's record of it comes with the result."""
+        return play(self.base_url, self.options.served_as, self.tail, act, settle=settle)
+
+    def once(self, name: str, act: Callable[[Client], Awaitable[Any]]) -> Play:
+        """The same play for several scenarios of this server; the first one pays for it."""
+        if name not in self.shared:
+            self.shared[name] = self.play(act)
+        return self.shared[name]
+
+    def judge(self, played: Play, *verdicts: Verdict, books: bool = True) -> None:
+        """Note the verdicts, with those that every play is held to, and fail if one is broken.
+
+        `books`: whether the play has ended all its requests, so that the ledger can be closed.
+        """
+        record = played.record
+        common = [judge.whole(record)]
+        for user in record.users():
+            promise = record.promise(user)
+            if promise is not None:
+                common.append(judge.bound(record, user, promise))
+        if books:
+            common += [judge.ledger(record), _all_ended(record), totals(played)]
+        found = [*common, *verdicts]
+        self.scenario.verdicts += found
+        broken = [str(v) for v in found if not v.ok]
+        if broken:
+            pytest.fail("\n".join(broken), pytrace=False)
+
+    def draw(self, played: Play, *names: str) -> None:
+        """Keep what the report plots: the users' tokens, their gaps, and the batch sizes."""
+        for user in names:
+            instants = [d.ns for d in played.record.of_user(user)]
+            if not instants:
+                continue
+            promise = played.promise(user)
+            title = f"{user}: {float(promise.rate):g} tok/s"
+            rate = float(promise.rate)
+            self.scenario.paces.append(Pace(title, tuple(instants), promise.most, rate))
+            gaps = gaps_while_wanting(played.record, user)
+            self.scenario.gaps_ns[user] = [after - before for before, after in gaps]
+        self.scenario.batches = played.record.steps()
+
+    def counting(self, text: str, tokens: int) -> str:
+        """A prompt whose answer ends by itself after so many tokens; needs the tiny model."""
+        self.need_tiny("an answer that ends at a known place")
+        return counting_prompt(text, tokens)
+
+    def need_tiny(self, what: str) -> None:
+        """Not run with a model whose answers are not known."""
+        if not self.tiny:
+            self.not_run(f"{what} needs the project's own model")
+
+    def need_own_server(self, what: str) -> Server:
+        """Not run at --base-url."""
+        if self.server is None:
+            self.not_run(f"{what} cannot be done to a server that this run did not start")
+        return self.server
+
+    def not_run(self, why: str) -> NoReturn:
+        """Leave the scenario out, and say so in the summary."""
+        self.scenario.why = why
+        pytest.skip(why)
+
+    async def metrics(self) -> metrics.Metrics:
+        """The server's metrics now."""
+        return await metrics.fetch(self.root_url)
+
+    async def idle(self, within_s: float = 10.0) -> metrics.Metrics:
+        """The metrics once nothing runs or waits, or what they are after `within_s`."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while True:
+            seen = await self.metrics()
+            if seen.idle or asyncio.get_running_loop().time() > deadline:
+                return seen
+            await asyncio.sleep(0.1)
+
+
+def check(rule: str, ok: bool, message: str, **figures: object) -> Verdict:
+    """A verdict of a scenario's own."""
+    return Verdict(rule, bool(ok), message, figures)
+
+
+def seconds(ns: float) -> float:
+    """Nanoseconds as seconds, for reading."""
+    return round(ns / SECOND_NS, 2)
+
+
+def _all_ended(record: Any) -> Verdict:
+    open_ones = [req for req in record.by_request() if req not in record.finishes]
+    message = f"{len(record.finishes)} requests ended, {len(open_ones)} did not"
+    return Verdict("all-ended", not open_ones, message, {"open": len(open_ones)})

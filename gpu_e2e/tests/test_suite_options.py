@@ -1,0 +1,98 @@
+"""The options of `pytest gpu_e2e`, and a run that could do nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gpu_e2e.suite import options, users
+from gpu_e2e.suite.run import in_order, keys_for
+from gpu_e2e.suite.servers import Key
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config(**given):
+    return SimpleNamespace(getoption=lambda name, default=None: given.get(name, default))
+
+
+def test_the_default_is_every_backend_in_both_modes_on_cuda():
+    read = options.read(config())
+    assert (read.device, read.backends, read.modes) == ("cuda", options.BACKENDS, ("sync", "async"))
+    assert not read.same_tokens
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"base_url": "http://127.0.0.1:8000", "served_as": "m"}, "http://HOST:PORT/v1"),
+        ({"base_url": "http://127.0.0.1:8000/v1"}, "--served-as"),
+        ({"base_url": "http://h/v1", "served_as": "m", "mode": ["sync"]}, "--mode"),
+        ({"record": Path("r")}, "--base-url"),
+    ],
+)
+def test_options_that_do_not_go_together(given, says):
+    with pytest.raises(pytest.UsageError, match=says):
+        options.read(config(**given))
+
+
+def test_without_cuda_it_says_what_to_do(monkeypatch):
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(pytest.UsageError, match="--device cpu"):
+        options.need_device(options.read(config()))
+    options.need_device(options.read(config(device="cpu")))
+    options.need_device(options.read(config(base_url="http://h/v1", served_as="m")))
+
+
+def test_a_run_without_cuda_is_a_usage_error():
+    """Not a run in which everything is skipped, which would be green."""
+    hidden = "import sys; sys.modules['torch'] = None; import pytest; sys.exit(pytest.main())"
+    command = [sys.executable, "-c", hidden, "gpu_e2e/scenarios", "-q", "-p", "no:cacheprovider"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no CUDA device" in ended.stderr + ended.stdout
+    assert "--device cpu" in ended.stderr + ended.stdout
+
+
+class Item:
+    def __init__(self, name, key=None, **markers):
+        self.name, self.markers = name, markers
+        self.callspec = SimpleNamespace(params={"live": key}) if key else None
+
+    def get_closest_marker(self, name):
+        args = self.markers.get(name)
+        return SimpleNamespace(args=(args,)) if args else None
+
+
+def test_each_server_is_started_once_and_ended_last():
+    key = {f: Key("gcra", "sync", f) for f in ("roomy", "tight")}
+    other = Key("gcra", "async", "roomy")
+    items = [
+        Item("end", key["roomy"], last=True),
+        Item("a", key["roomy"]),
+        Item("b", other),
+        Item("c", key["tight"]),
+        Item("d", key["roomy"]),
+        Item("e", other),
+        Item("alone"),
+    ]
+    assert [i.name for i in in_order(items)] == ["alone", "a", "d", "end", "c", "b", "e"]
+
+
+def test_which_servers_a_scenario_runs_on():
+    read = options.read(config(device="cpu", backend=["gcra", "token_bucket"]))
+    assert len(keys_for(Item("a"), read)) == 4
+    assert keys_for(Item("a", once=True), read) == [Key("gcra", "sync", "roomy")]
+    assert {key.flags for key in keys_for(Item("a", flags="tight"), read)} == {"tight"}
+
+
+def test_two_scenarios_never_share_a_user():
+    users.limited("of the test of users", "0.5")
+    with pytest.raises(ValueError, match="taken"):
+        users.limited("of the test of users", 1)
+    assert '"of the test of users":0.5' in users.flag()[1]
