@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from conformance.engine import ADAPTER, STOCK, SchedulerContract
-from sched_adapter.tests.pressure.crowds import beside_flood, behind_queue, first_of_own, turns
+from sched_adapter.tests.pressure.crowds import behind_queue, beside_flood, first_of_own, turns
 from sched_adapter.tests.pressure.plain import PLAIN
 
 SCHEDULERS = {"ours": ADAPTER, "plain": PLAIN, "stock": STOCK}

@@ -11,10 +11,9 @@ from conformance.contract import Contract
 from conformance.engine import ADAPTER
 from sched_adapter.tests.pressure import table
 from sched_adapter.tests.pressure.crowds import (
-    beside_flood,
     behind_queue,
+    beside_flood,
     first_of_own,
-    longest_wait,
     turns,
     worst_jain,
 )
@@ -216,13 +215,10 @@ def test_the_queue_holds_little_more_than_vllm_does_itself() -> None:
     per_request = {}
     for contract in (STOCK, ADAPTER):
         engine = house(1, rates={"flood": NEVER}, contract=contract, check_kv=False)
-        make, queued = engine._factory.make, []
+        make = engine._factory.make
         engine.add("first", user="flood", prompt=2, max_tokens=9)
         engine.run(4)
-        for i in range(2000):
-            queued.append(
-                make(f"flood{i}", user="flood", prompt=[1, 2], max_tokens=4, stop_token_ids=[])
-            )
+        queued = [make(f"flood{i}", user="flood", prompt=[1, 2], max_tokens=4) for i in range(2000)]
         gc.collect()
         tracemalloc.start()
         for request in queued:
