@@ -90,7 +90,9 @@ class _AutoBurst(QuotaLimiter):
 class AutoBurstGcra(_AutoBurst, Gcra):
     """GCRA whose full quota outlasts the step that has just ended."""
 
-    try_take_many = QuotaLimiter.try_take_many  # Gcra's own shortcut knows no steps
+    # Gcra's own shortcuts know no steps.
+    try_take_many = QuotaLimiter.try_take_many
+    try_take_all = QuotaLimiter.try_take_all
 
     def try_take(self, user: str, now_ns: int) -> bool:
         try:

@@ -96,6 +96,24 @@ class Limiter(ABC):
                 return taken
         return count
 
+    def try_take_all(self, users: list[str], now_ns: int) -> bool:
+        """Take one token for each of `users`, all of them now or none at all.
+
+        `users` is a list, in which a user may be more than once. False, or an error, leaves
+        everything as it was.
+        """
+        if not isinstance(users, list):
+            raise TypeError(f"users must be a list of users, got {shown(users)}")
+        check_int("now_ns", now_ns)
+        for user in users:
+            check_user(user)
+        for taken, user in enumerate(users):
+            if not self.try_take(user, now_ns):
+                for each in users[:taken]:
+                    self.refund(each, now_ns)
+                return False
+        return True
+
     def end_step(self, start_ns: int, now_ns: int) -> None:  # noqa: B027
         """Tell that the batch step that began at `start_ns` has just ended, at `now_ns`.
 

@@ -32,10 +32,14 @@ class Books:
             self._user[request_id] = user
 
     def take(self, user: str, tokens: int) -> None:
-        self.ledger.of(user).charged += tokens
+        self.ledger.charged[user] += tokens
+
+    def take_all(self, tokens: Counter[str]) -> None:
+        """Each of these users was charged so many tokens."""
+        self.ledger.charged.update(tokens.elements())
 
     def refund(self, user: str, tokens: int) -> None:
-        self.ledger.of(user).refunded += tokens
+        self.ledger.refunded[user] += tokens
         if self.recorder:
             self.recorder.event("refund", self.now_ns, user=user, n=tokens)
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Account:
     """Sampled positions of one user, in tokens."""
 
@@ -35,11 +35,8 @@ class Account:
     def balanced(self) -> bool:
         return self.charged - self.refunded == self.dispatched and self.in_flight >= 0
 
-    def __iadd__(self, other: Account) -> Account:
-        for column in fields(Account):
-            name = column.name
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
+
+COLUMNS = tuple(column.name for column in fields(Account))
 
 
 @dataclass(slots=True)
@@ -54,43 +51,51 @@ class Flight:
         return request_id in self.scheduled and request_id not in self.chunks
 
 
-@dataclass(slots=True)
 class Ledger:
-    """Accounts of the limited users that are live; those gone are in ``departed``."""
+    """Accounts of the limited users that are live; those gone are summed up in ``departed``.
 
-    accounts: dict[str, Account] = field(default_factory=dict)
-    departed: Account = field(default_factory=Account)
-    flights: dict[int, Flight] = field(default_factory=dict)  # id of the step's output -> flight
-    #: Tokens of limited users dispatched without a charge, since the backend gave no answer.
-    failed_open: int = 0
-    _leaving: set[str] = field(default_factory=set)
+    Kept by column, user -> tokens, since a whole step is booked at once.
+    """
+
+    def __init__(self) -> None:
+        self.charged: Counter[str] = Counter()
+        self.refunded: Counter[str] = Counter()
+        self.dispatched: Counter[str] = Counter()
+        self.delivered: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.departed = Account()
+        self.flights: dict[int, Flight] = {}  # id of the step's output -> flight
+        #: Tokens of limited users dispatched without a charge, since the backend gave no answer.
+        self.failed_open = 0
+        self._leaving: set[str] = set()
 
     def of(self, user: str) -> Account:
-        account = self.accounts.get(user)
-        if account is None:
-            account = self.accounts[user] = Account()
-        return account
+        """The user's account as it stands."""
+        return Account(*(getattr(self, column)[user] for column in COLUMNS))
+
+    @property
+    def accounts(self) -> dict[str, Account]:
+        """The accounts that are open."""
+        users: set[str] = set().union(*(getattr(self, column) for column in COLUMNS))
+        return {user: self.of(user) for user in users}
 
     def total(self) -> Account:
-        total = Account()
-        for account in (self.departed, *self.accounts.values()):
-            total += account
-        return total
+        """All accounts, open and closed, in one."""
+        gone = self.departed
+        return Account(*(getattr(self, c).total() + getattr(gone, c) for c in COLUMNS))
 
     def dispatch(
         self, step: int, scheduled: dict[str, int], chunks: Iterable[str], sampled: Counter[str]
     ) -> None:
         """A step that samples ``sampled`` (limited user -> tokens) was handed out."""
-        for user, count in sampled.items():
-            self.of(user).dispatched += count
+        self.dispatched.update(sampled.elements())
         self.flights[step] = Flight(scheduled, frozenset(chunks), sampled)
 
     def deliver(self, step: int) -> Flight | None:
         """The output of that step is about to be processed."""
         flight = self.flights.pop(step, None)
         if flight is not None:
-            for user, count in flight.sampled.items():
-                self.of(user).delivered += count
+            self.delivered.update(flight.sampled.elements())
         return flight
 
     def lose(self, request_id: str, user: str) -> int:
@@ -102,7 +107,7 @@ class Ledger:
                 flight.chunks |= {request_id}  # once only
                 lost += 1
         if lost:
-            self.of(user).lost += lost
+            self.lost[user] += lost
         return lost
 
     def leave(self, user: str) -> None:
@@ -113,11 +118,13 @@ class Ledger:
     def fold(self) -> None:
         """Close the accounts of users that left and have nothing in flight."""
         for user in list(self._leaving):
-            account = self.accounts.get(user)
-            if account is None or not account.in_flight:
+            account = self.of(user)
+            if not account.in_flight:
                 self._leaving.discard(user)
-                if account is not None:
-                    self.departed += self.accounts.pop(user)
+                gone = self.departed
+                self.departed = Account(
+                    *(getattr(gone, c) + getattr(self, c).pop(user, 0) for c in COLUMNS)
+                )
 
     def stay(self, user: str) -> None:
         """The user is back before its account was closed."""

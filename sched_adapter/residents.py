@@ -8,9 +8,14 @@ they cost the step nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import compress
+from operator import attrgetter
 
 from vllm.v1.request import Request
+
+_user_of = attrgetter("output_rate_line.user.name")
+_is_limited = attrgetter("output_rate_line.user.limited")
 
 
 class Residents:
@@ -71,6 +76,11 @@ class Residents:
     def num_adapters(self) -> int:
         """How many different LoRA adapters the residents use."""
         return len(self._adapters)
+
+
+def limited_users(requests: Collection[Request]) -> list[str]:
+    """The users of those of ``requests`` that are limited, one a request."""
+    return list(compress(map(_user_of, requests), map(_is_limited, requests)))
 
 
 def within_adapters(requests: list[Request], max_loras: int) -> list[Request]:

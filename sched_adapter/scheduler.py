@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -25,8 +24,9 @@ from sched_adapter.clock import StepClock
 from sched_adapter.ledger import Ledger
 from sched_adapter.membership import Membership
 from sched_adapter.pressure import blocks_missing, holders
+from sched_adapter.residents import limited_users
 from sched_adapter.settlement import Capacity, Settlement, Step
-from sched_adapter.turns import Line, User
+from sched_adapter.turns import Line
 from sched_adapter.victims import choose
 
 #: The engine never waits longer than this for quota, in seconds (design article).
@@ -37,8 +37,6 @@ _CLEANUP_EVERY_NS = 1_000_000_000
 
 #: One place in this many is kept for users that have quota.
 RESERVE = 8
-
-_user_of = attrgetter("output_rate_line.user")
 
 
 class OutputRateScheduler(Membership):
@@ -59,6 +57,7 @@ class OutputRateScheduler(Membership):
             self._capacity(),
             fail_open=self.fail_open,
             on_take=self.books.take,
+            on_take_all=self.books.take_all,
             preempt=self._preempt_throttled,
             first_of=self.waiting.first_of,
         )
@@ -133,17 +132,26 @@ class OutputRateScheduler(Membership):
             used, chunks = self._account(step, self._in_turn(step, output, admitted))
         for user in step.asked:
             user.left = 0
-            unused = user.granted - used[user]
-            if unused > 0:
-                user.short = False  # it could not use even what it had
-                for _ in range(unused):
-                    self.limiter.refund(user.name, step.now_ns)
-                self.books.refund(user.name, unused)
         for user in step.failed_open:
             user.left = 0
-            self.ledger.failed_open += used[user]
-        sampled = Counter({user.name: used[user] for user in step.asked if used[user]})
-        self.books.dispatch(step.number, output, chunks, sampled, self.requests)
+            self.ledger.failed_open += used[user.name]
+        taken = step.taken
+        if taken is None:
+            taken = Counter({user.name: user.granted for user in step.asked})
+        if not dict.__eq__(taken, used):
+            used = self._refund_unused(step, taken, used)
+        self.books.dispatch(step.number, output, chunks, used, self.requests)
+
+    def _refund_unused(self, step: Step, taken: Counter[str], used: Counter[str]) -> Counter[str]:
+        """Give back what no dispatched request samples; returns the tokens used, by user."""
+        for name, tokens in taken.items():
+            unused = tokens - used[name]
+            if unused > 0:
+                self.turns.users[name].short = False  # it could not use even what it had
+                for _ in range(unused):
+                    self.limiter.refund(name, step.now_ns)
+                self.books.refund(name, unused)
+        return Counter({name: used[name] for name in taken if used[name]})
 
     def _seat_admitted(self, step: Step, output: SchedulerOutput) -> list[Request]:
         new, resumed = output.scheduled_new_reqs, output.scheduled_cached_reqs.resumed_req_ids
@@ -162,7 +170,7 @@ class OutputRateScheduler(Membership):
 
     def _account_all(
         self, step: Step, output: SchedulerOutput, admitted: list[Request]
-    ) -> tuple[Counter[User[Request]], set[str]]:
+    ) -> tuple[Counter[str], set[str]]:
         """Everybody took part: tokens by user, and the prompt chunks that sample nothing."""
         scheduled = output.num_scheduled_tokens
         chunks = set()
@@ -175,11 +183,10 @@ class OutputRateScheduler(Membership):
             if request.request_id in scheduled and request.request_id not in chunks:
                 del self.residents.owed[request]
         self.turns.caught_up = step.number
-        if not step.asked and not step.failed_open:
+        if not (step.asked or step.taken or step.failed_open):
             return Counter(), chunks
-        used = Counter(map(_user_of, map(self.requests.__getitem__, scheduled)))
-        used.subtract(_user_of(self.requests[request_id]) for request_id in chunks)
-        return used, chunks
+        sampling = list(map(self.requests.__getitem__, scheduled.keys() - chunks))
+        return Counter(limited_users(sampling)), chunks
 
     def _in_turn(
         self, step: Step, output: SchedulerOutput, admitted: list[Request]
@@ -198,16 +205,14 @@ class OutputRateScheduler(Membership):
                 in_turn.append(pick)
         return [*in_turn, *dispatched]
 
-    def _account(
-        self, step: Step, dispatched: list[Request]
-    ) -> tuple[Counter[User[Request]], set[str]]:
+    def _account(self, step: Step, dispatched: list[Request]) -> tuple[Counter[str], set[str]]:
         """The same where turns were dealt, so that those served go to the end of their line."""
-        used: Counter[User[Request]] = Counter()
+        used: Counter[str] = Counter()
         chunks = set()
         for request in dispatched:
             line = request.output_rate_line
             if not request.is_prefill_chunk:
-                used[line.user] += 1
+                used[line.user.name] += 1
                 line.serve(request, step.number)
                 self.residents.owed.pop(request, None)
             else:
@@ -349,7 +354,8 @@ class OutputRateScheduler(Membership):
         if self._pause_state != PauseState.UNPAUSED and not self.kv_holding_waiting:
             return 0  # nothing waiting may be admitted, so none has a turn
         held = len(self.residents) + self.num_waiting_for_streaming_input
-        return max(0, self.max_num_running_reqs - held)
+        waiting = len(self.waiting) + len(self.kv_holding_waiting)
+        return max(0, min(self.max_num_running_reqs - held, waiting))
 
     def _capacity(self) -> Capacity:
         scheduler = self.scheduler_config

@@ -8,6 +8,7 @@ admit, and what is left over for prompts of users out of quota.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,9 +16,12 @@ from vllm.v1.request import Request
 
 from limiters import Limiter
 from sched_adapter.guard import Guard, LimiterFault
-from sched_adapter.residents import Residents, within_adapters
+from sched_adapter.residents import Residents, limited_users, within_adapters
 from sched_adapter.turns import UNLIMITED, Line, Turns, User
 from sched_adapter.victims import Holder, choose
+
+#: Users with no more streams than this, on average, are asked for all at once.
+FEW_STREAMS = 8
 
 #: What could not be admitted gets only places left over for this many steps.
 RETRY_STEPS = 8
@@ -45,6 +49,8 @@ class Step:
     free: int  # places of residents that nobody holds
     everybody: bool = False
     asked: list[User[Request]] = field(default_factory=list)
+    #: Where all residents were asked for at once: what was taken, user -> tokens.
+    taken: Counter[str] | None = None
     #: Users that the backend could not decide on, served all the same.
     failed_open: list[User[Request]] = field(default_factory=list)
     #: Those who take part, in stock's order or, where the budget is short, by turn.
@@ -71,8 +77,9 @@ def finishing(request: Request, max_model_len: int) -> bool:
 class Settlement:
     """Decides over ``turns`` and ``residents`` with the quota that ``limiter`` grants.
 
-    ``on_take(user, tokens)`` hears of each charge, ``preempt(request)`` takes a
-    resident's place away, ``first_of(line, count)`` shows waiting requests.
+    ``on_take(user, tokens)`` and ``on_take_all({user: tokens})`` hear of each charge,
+    ``preempt(request)`` takes a resident's place away, ``first_of(line, count)`` shows
+    waiting requests.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class Settlement:
         *,
         fail_open: bool,
         on_take: Callable[[str, int], None],
+        on_take_all: Callable[[Counter[str]], None],
         preempt: Callable[[Request], None],
         first_of: Callable[[Line[Request], int], list[Request]],
     ) -> None:
@@ -93,6 +101,7 @@ class Settlement:
         self.capacity = capacity
         self.fail_open = fail_open
         self._on_take = on_take
+        self._on_take_all = on_take_all
         self._preempt = preempt
         self._first_of = first_of
         self.step = Step(0, 0, 0)
@@ -151,15 +160,32 @@ class Settlement:
         user.short = granted < wanted
 
     def _nobody_is_short(self) -> bool:
-        residents, capacity = self.residents, self.capacity
+        residents, capacity, limited = self.residents, self.capacity, self.turns.limited_awake
         if self.turns.asleep or len(residents) > capacity.places:
             return False
         if capacity.max_loras is not None and residents.num_adapters > capacity.max_loras:
             return False
-        for user in self.turns.limited_awake:
+        many_users = len(limited) * FEW_STREAMS >= len(residents)
+        if limited and many_users and not self.step.free and self._all_take():
+            return True
+        for user in limited:
             self._ask(user)
             if user.short:
                 return False
+        return True
+
+    def _all_take(self) -> bool:
+        """One question for all residents: a token each, or nothing is taken.
+
+        Worth it where users are many, with few streams each.
+        """
+        if isinstance(self.limiter, Guard):  # whose backend may fail in the middle of it
+            return False
+        takers = limited_users(self.residents.everyone())
+        if not self.limiter.try_take_all(takers, self.step.now_ns):
+            return False
+        self.step.taken = Counter(takers)
+        self._on_take_all(self.step.taken)
         return True
 
     # Turns
@@ -173,7 +199,7 @@ class Settlement:
             return
         seats = 0
         if not self._missed_lately(line):
-            seats = step.free or int(self._could_evict_for(line))
+            seats = step.free or int(line.queued > 0 and self._could_evict_for(line))
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
             if request is not None:
                 if finishing(request, self.capacity.max_model_len):
@@ -269,7 +295,6 @@ class Settlement:
     def _could_evict_for(self, line: Line[Request]) -> bool:
         return (
             self.turns.asleep > 0
-            and line.queued > 0
             and self.entitled(line.user)
             and next(self.throttled(line.level, but=line.user), None) is not None
         )

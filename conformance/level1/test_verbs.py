@@ -130,6 +130,33 @@ def test_L_MANY_1_many_is_as_many_single_takes(contract, trial, hypothesis_setti
     run()
 
 
+@rule("L-ALL-1")
+def test_L_ALL_1_a_batch_is_a_token_each_or_nothing(contract, trial, hypothesis_settings):
+    @hypothesis_settings
+    @given(
+        opening=openings,
+        history=moves(contract),
+        batches=st.lists(st.lists(st.sampled_from(USERS), max_size=9), min_size=1, max_size=4),
+    )
+    def run(opening, history, batches):
+        at_once, by_one = player(contract, opening), player(contract, opening)
+        differ = teller(trial, opening)
+        play_beside(history, at_once, by_one, before=lambda move: None, differ=differ)
+        for batch in batches:
+            now = by_one.now_ns
+            due = all(by_one.limiter.available(user, now) >= batch.count(user) for user in batch)
+            got = at_once.limiter.try_take_all(batch, now)
+            if got is not due:
+                differ(f"try_take_all of {batch}", got, due)
+            for user in batch if due else ():
+                by_one.limiter.try_take(user, now)
+            mine, its = at_once.answers(), by_one.answers()
+            if mine != its:
+                differ(f"state after try_take_all of {batch}, {got}", mine, its)
+
+    run()
+
+
 @rule("L-REFUND-1")
 def test_L_REFUND_1_a_refund_is_an_exact_inverse(contract, trial, hypothesis_settings):
     @hypothesis_settings

@@ -46,6 +46,12 @@ class SpyLimiter(Limiter):
         taken = self.inner.try_take_many(user, count, now_ns)
         return self._note("try_take_many", user, now_ns, taken, count)
 
+    def try_take_all(self, users: list[str], now_ns: int) -> bool:
+        took = self.inner.try_take_all(users, now_ns)
+        for user in users if took else ():
+            self._note("try_take", user, now_ns, True)
+        return took
+
     def refund(self, user: str, now_ns: int) -> None:
         return self._note("refund", user, now_ns, self.inner.refund(user, now_ns))
 

@@ -104,6 +104,9 @@ BAD_CALLS = [
     ("set_rate", ("own", None, 5)),
     *[("set_burst", (burst, 5)) for burst in (-1, 0.5, None, "1", True)],
     *[("try_take_many", ("own", count, 5)) for count in (-1, 1.0, None, True)],
+    *[("try_take_all", (["new", user], 5)) for user in BAD_USERS],
+    *[("try_take_all", (["own", "new"], now)) for now in BAD_INSTANTS],
+    *[("try_take_all", (users, 5)) for users in ("own", ("own", "new"), {"own"}, None)],
 ]
 
 
@@ -133,6 +136,8 @@ def test_a_denial_and_a_question_write_nothing(limiter):
     assert not limiter.try_take("a", 6)
     assert limiter.try_take_many("a", 5, 6) == 0
     assert limiter.try_take_many("new", 0, 6) == 0
+    assert not limiter.try_take_all(["a"], 6)
+    assert limiter.try_take_all([], 6)
     assert pickle.dumps(limiter) == before
 
 

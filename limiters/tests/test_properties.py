@@ -144,3 +144,27 @@ def test_many_is_that_many_single_takes(name, rate, takes):
         assert at_once.try_take_many("a", count, now) == granted
         assert at_once.ready_at_ns("a", now) == by_one.ready_at_ns("a", now)
         assert len(at_once) == len(by_one)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    name=st.sampled_from(["gcra", "token_bucket", "rolling_window"]),
+    rate=rates,
+    own=st.none() | rates,
+    takes=st.lists(st.tuples(pauses, st.lists(st.sampled_from("abcd"), max_size=9)), min_size=2),
+)
+def test_all_is_a_token_each_or_nothing(name, rate, own, takes):
+    """The user `d` may have a rate of its own, with which GCRA takes another way."""
+    own_rates = {"d": own} if own else None
+    by_one, at_once = (make_limiter(name, default_rate=rate, rates=own_rates) for _ in range(2))
+    now = 0
+    for pause, users in takes:
+        now += pause
+        due = all(by_one.available(user, now) >= users.count(user) for user in users)
+        assert at_once.try_take_all(users, now) is due
+        if due:
+            assert all([by_one.try_take(user, now) for user in users])
+        for user in "abcd":
+            for later in (now, now + MS, now + S):
+                assert at_once.available(user, later) == by_one.available(user, later)
+                assert at_once.ready_at_ns(user, later) == by_one.ready_at_ns(user, later)

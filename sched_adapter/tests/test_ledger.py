@@ -10,7 +10,7 @@ from sched_adapter.ledger import Account, Ledger
 def dispatched(ledger: Ledger, key: int, *requests: str, chunks: tuple[str, ...] = ()) -> None:
     """A step that was charged exactly what it samples; all requests are the user's `a`."""
     tokens = len(requests)
-    ledger.of("a").charged += tokens
+    ledger.charged["a"] += tokens
     scheduled = dict.fromkeys((*requests, *chunks), 1)
     ledger.dispatch(key, scheduled, chunks, Counter(a=tokens))
 

@@ -231,6 +231,18 @@ class LeavesTheLast(Plain):
         return super().try_take_many(user, max(0, count - spare), now_ns)
 
 
+@fault("a batch that is refused keeps what it took", "L-ALL-1")
+class KeepsHalfABatch(Plain):
+    def try_take_all(self, users, now_ns):
+        return all(self.try_take(user, now_ns) for user in users)
+
+
+@fault("a batch charges each user once", "L-ALL-1")
+class ChargesABatchOnce(Plain):
+    def try_take_all(self, users, now_ns):
+        return super().try_take_all(list(dict.fromkeys(users)), now_ns)
+
+
 @fault("a negative count is credit", "L-INPUT-1")
 class NegativeCount(Plain):
     def try_take_many(self, user, count, now_ns):
