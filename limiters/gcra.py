@@ -80,7 +80,7 @@ class Gcra(QuotaLimiter):
         if not (interval_ns and type(users) is list and type(now_ns) is int):
             return super().try_take_all(users, now_ns)
         latest_ns = now_ns + self._burst_ns
-        for taken, user in enumerate(users):
+        for taken, user in enumerate(users):  # noqa: B007 - used when the loop is left early
             try:
                 tat = tats[user]
             except (KeyError, TypeError):

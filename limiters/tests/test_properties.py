@@ -163,7 +163,7 @@ def test_all_is_a_token_each_or_nothing(name, rate, own, takes):
         due = all(by_one.available(user, now) >= users.count(user) for user in users)
         assert at_once.try_take_all(users, now) is due
         if due:
-            assert all([by_one.try_take(user, now) for user in users])
+            assert all(by_one.try_take(user, now) for user in users)
         for user in "abcd":
             for later in (now, now + MS, now + S):
                 assert at_once.available(user, later) == by_one.available(user, later)
