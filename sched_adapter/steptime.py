@@ -15,6 +15,9 @@ logger = logging.getLogger("vllm.output_rate")
 #: So many steps in a row make slowness a habit that is worth a word.
 _IN_A_ROW = 10
 
+#: After a rest longer than this, in ns, no step has *just* ended.
+_REST_NS = 100_000_000
+
 
 class StepTime:
     """Measures steps that ran a batch; a wait, a pause or an idle engine is none."""
@@ -37,6 +40,9 @@ class StepTime:
     def begin(self, now_ns: int) -> int | None:
         """The next step begins; the length in ns of the one that has just ended, if one did.
 
+        None after a rest: who comes to an engine that was idle or paused finds no more
+        quota saved up than the burst, however long the step before was.
+
         The time from the last ``begin`` to the output that came since: under
         async scheduling, too, the time between two batches.
         """
@@ -49,7 +55,7 @@ class StepTime:
         if self._long == _IN_A_ROW and not self._silent:
             self._silent = True
             logger.warning("%s", self.advice())
-        return self.length_ns
+        return self.length_ns if now_ns - ended_ns <= _REST_NS else None
 
     def advice(self) -> str:
         """What steps of this length do to a rate, in one line."""

@@ -58,8 +58,11 @@ def test_idle_time_is_no_part_of_a_step() -> None:
     steps = StepTime(100 * MS, silent=True)
     assert steps.begin(0) is None
     steps.end(30 * MS)
-    assert steps.begin(HOUR) == 30 * MS
-    assert steps.begin(2 * HOUR) is None  # nothing ran since
+    assert steps.begin(90 * MS) == 30 * MS
+    assert steps.begin(100 * MS) is None  # nothing ran since
+    steps.end(150 * MS)
+    assert steps.begin(HOUR) is None  # and after a rest none has just ended
+    assert steps.length_ns == 50 * MS
 
 
 def test_reachable_rates_are_those_of_the_bound() -> None:

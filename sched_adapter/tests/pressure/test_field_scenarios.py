@@ -1,0 +1,170 @@
+"""Scenarios from the field: public reports of faults, reduced to what would show them here.
+
+Each names its report; each runs sync and async and with every backend.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import median
+
+import pytest
+
+from conformance.contract import Contract
+from sched_adapter.tests.pressure.house import (
+    MS,
+    SECOND,
+    check_books,
+    check_bounds,
+    check_whole,
+    first_step,
+    house,
+)
+
+
+def test_a_throttled_user_in_all_places_and_another_arrives(depth: int, backend: Contract) -> None:
+    """vllm-project/vllm#53130: B has a token in bounded time, and A goes on afterwards."""
+    engine = house(depth, backend, rates={"A": 20}, max_num_seqs=8)
+    for i in range(24):
+        engine.add(f"a{i}", user="A", prompt=6, max_tokens=5, ignore_eos=True)
+    engine.run_for(2 * SECOND)
+    assert engine.scheduler.get_request_counts()[0] >= 7
+    engine.add("b", user="B", prompt=6, max_tokens=20, ignore_eos=True)
+    engine.run(22)
+    assert first_step(engine, "b") <= 1
+    assert len(engine.requests["b"].dispatch_ns) == 20
+    engine.drain()
+    assert all(len(log.tokens) == log.max_tokens for log in engine.requests.values())
+    check_bounds(engine, backend)
+    check_books(engine)
+    assert not engine.leaks()
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_kv_full_of_throttled_holders(depth: int, backend: Contract, policy: str) -> None:
+    """local-inference-lab/vllm#733: no second empty step while work could run."""
+    engine = house(
+        depth,
+        backend,
+        rates={"A": "1/10"},
+        policy=policy,
+        num_blocks=16,
+        max_model_len=60,
+        prefix_caching=False,
+    )
+    for i in range(4):
+        engine.add(f"a{i}", user="A", prompt=16, max_tokens=9)
+    engine.run(6)
+    assert engine.free_blocks == 0
+    for i in range(3):
+        engine.add(f"b{i}", user="B", prompt=9, max_tokens=11, ignore_eos=True)
+        steps = engine.run(12)
+        served = [bool(step.sampled) for step in steps]
+        assert served[:11] == [True] * 11, served
+    check_books(engine)
+    check_whole(engine)
+
+
+def test_a_throttled_user_is_the_best_victim_again_and_again(depth: int, backend: Contract) -> None:
+    """vllm-project/vllm#25538: preemptions per token are bounded, and none is re-admitted broke."""
+    engine = house(
+        depth,
+        backend,
+        rates={"A": 10},
+        num_blocks=14,
+        max_model_len=48,
+        max_num_seqs=6,
+        prefix_caching=False,
+    )
+    for i in range(3):
+        engine.add(f"a{i}", user="A", prompt=13, max_tokens=30, ignore_eos=True)
+    limiter = backend.limiter(None, rates={"A": 10})
+    resumed: dict[str, int] = {}
+    preempted = readmitted = serial = 0
+    for _ in range(1500):
+        if sum(log.user == "B" and not log.finished for log in engine.requests.values()) < 2:
+            engine.add(f"b{serial}", user="B", prompt=14, max_tokens=15, ignore_eos=True)
+            serial += 1
+        now, quota = engine.clock(), limiter.available("A", engine.clock())
+        step = engine.step()
+        served = [name for name in step.sampled if name[0] == "a"]
+        assert limiter.try_take_many("A", len(served), now) == len(served)
+        for name in step.resumed:
+            assert name[0] != "a" or quota, f"{name} is back without quota"
+            readmitted += name[0] == "a"
+            resumed[name] = len(engine.requests[name].dispatch_ns) - (name in step.sampled)
+        for name in step.preempted:
+            if name[0] == "a" and not quota:
+                preempted += 1
+                had = len(engine.requests[name].dispatch_ns)
+                assert had > resumed.get(name, -1), f"{name} was preempted before its next token"
+    tokens = len(engine.history.dispatches("A"))
+    print(f"{preempted} preemptions in {tokens} tokens of A beside {serial} requests of B")
+    assert tokens > 50
+    assert preempted, "the test wants pressure"
+    assert preempted <= 3 + readmitted  # once after each admission, of which three are first ones
+    assert readmitted <= tokens
+    check_bounds(engine, backend)
+    check_books(engine)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_throttled_holders_of_all_adapter_slots(depth: int, backend: Contract, slots: int) -> None:
+    """sgl-project/sglang#15129, vllm-project/vllm#16876: no crash, and B gets in."""
+    engine = house(
+        depth, backend, rates={"A": 10}, lora_slots=slots, max_num_seqs=8, max_model_len=256
+    )
+    for i in range(4):
+        engine.add(f"a{i}", user="A", prompt=4, max_tokens=8, lora=1 + i % slots)
+    engine.run(3)
+    for n, adapter in enumerate((8, 9)):
+        engine.add(f"b{n}", user=f"B{n}", prompt=4, max_tokens=25, lora=adapter, ignore_eos=True)
+    steps = engine.run(60)  # quota comes back to A six times meanwhile
+    assert all(
+        len(
+            {
+                engine.scheduler.requests[n].lora_request.lora_int_id
+                for n in step.scheduled
+                if n in engine.scheduler.requests
+            }
+        )
+        <= slots
+        for step in steps
+    )
+    assert first_step(engine, "b0") <= 3
+    engine.drain()
+    check_bounds(engine, backend)
+    check_books(engine)
+    check_whole(engine)
+    assert not engine.leaks()
+
+
+def test_an_interactive_user_beside_a_background_one(depth: int, backend: Contract) -> None:
+    """vllm-project/vllm#24365: once capped, 30 streams beside cost 5 % at most."""
+
+    def chats(background: int) -> tuple[float, float]:
+        engine = house(
+            depth,
+            backend,
+            rates={"background": 50},
+            max_num_seqs=40,
+            max_num_active_seqs=8,
+            num_blocks=2048,
+            max_model_len=1024,
+        )
+        for i in range(background):
+            engine.add(f"bg{i}", user="background", prompt=40, max_tokens=900)
+        engine.run(100)
+        firsts, gaps = [], []
+        for n in range(40):
+            engine.add(f"chat{n}", user="chat", prompt=150, max_tokens=12, ignore_eos=True)
+            engine.run(18, 7 * MS)
+            at = engine.requests[f"chat{n}"].dispatch_ns
+            firsts.append(at[0] - engine.requests[f"chat{n}"].arrival_ns + 7 * MS)
+            gaps += [b - a for a, b in pairwise(at)]
+        return median(firsts), median(gaps)
+
+    (first, gap), (first_alone, gap_alone) = chats(30), chats(0)
+    print(f"first token {first / MS:.0f} ms of {first_alone / MS:.0f} alone, gap {gap / MS:.0f}")
+    assert first <= 1.05 * first_alone
+    assert gap <= 1.05 * gap_alone
