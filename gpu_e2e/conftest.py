@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "flags(name): the server's flags, roomy (default) or tight")
     config.addinivalue_line("markers", "last: the scenario ends its server, so it comes last")
     config.addinivalue_line("markers", "once: for the first selected server of its flags only")
-    config.addinivalue_line("markers", "server: a test that starts real servers, for minutes")
+    config.addinivalue_line("markers", "server: it starts real servers; only by -m server")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -39,6 +39,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "server" not in config.option.markexpr:
+        costly = [item for item in items if item.get_closest_marker("server")]
+        if costly:
+            config.hook.pytest_deselected(items=costly)
+            items[:] = [item for item in items if item not in costly]
     mine = [item for item in items if item.path.is_relative_to(SCENARIOS)]
     if not mine:
         return

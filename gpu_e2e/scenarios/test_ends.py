@@ -13,8 +13,8 @@ from gpu_e2e.suite.users import FREE, limited
 
 ENDING = limited("ending", 20)
 STOPPING = limited("stopping", 20)
-ONES = limited("answers-of-one", 50)
-TWOS = limited("answers-of-two", 50)
+ONES = limited("answers-of-one", 25)
+TWOS = limited("answers-of-two", 25)
 SHORT = {"ignore_eos": True}
 
 
@@ -77,9 +77,9 @@ def test_stop_string(live: Live) -> None:
 
 
 def test_floods_of_one_and_two_token_answers(live: Live) -> None:
-    """Whoever asks for one token a hundred times has still one quota."""
-    asks = [Ask(ONES, f"one {n}", 1, f"one-{n}", extra=SHORT) for n in range(150)]
-    asks += [Ask(TWOS, f"two {n}", 2, f"two-{n}", extra=SHORT) for n in range(75)]
+    """Whoever asks for one token eighty times has still one quota, and all of it."""
+    asks = [Ask(ONES, f"one {n}", 1, f"one-{n}", extra=SHORT) for n in range(80)]
+    asks += [Ask(TWOS, f"two {n}", 2, f"two-{n}", extra=SHORT) for n in range(40)]
 
     played = live.play(lambda driver: driver.run(asks))
     verdicts = [client.completeness(played.streams)]

@@ -19,6 +19,7 @@ OPEN_FLOOD = "flood-without-a-limit"
 STREAMS = 32
 QUESTIONS = 15
 TOKENS = 25
+TIMEOUT_S = 180.0
 
 
 def test_isolation_of_an_interactive_user(live: Live) -> None:
@@ -48,7 +49,7 @@ def test_isolation_of_an_interactive_user(live: Live) -> None:
         await live.idle()
         return {"alone": alone, "capped": capped, "open": await beside(driver, OPEN_FLOOD)}
 
-    played = live.play(act)
+    played = live.play(act, timeout_s=TIMEOUT_S)
     parts = {name: played.record.within(*span) for name, span in played.result.items()}
     figures = {name: _measure(played, *span) for name, span in played.result.items()}
     live.judge(

@@ -34,6 +34,8 @@ THOUSAND_TOKENS = 150
 SHORT = {"ignore_eos": True}
 # A user at 0.99 of a fast limit for 2 s and of a slow one for 10 s.
 LEAST_S = 1.8
+# 800 tokens at 20 a second take 40 s.
+TIMEOUT_S = 150.0
 
 
 def asks(user: str, streams: int, tokens: int) -> list[Ask]:
@@ -55,6 +57,10 @@ async def everybody(driver: Client) -> None:
     await driver.run([replace(ask, user=FREE) for ask in matrix])
 
 
+def the_play(live: Live) -> Play:
+    return live.once("pace", everybody, timeout_s=TIMEOUT_S)
+
+
 def judged(played: Play, user: str, streams: int) -> list[Verdict]:
     """Rate, evenness and turns by the engine's record."""
     promise = played.promise(user)
@@ -66,7 +72,7 @@ def judged(played: Play, user: str, streams: int) -> list[Verdict]:
 
 
 def test_matrix_of_two_limits(live: Live) -> None:
-    played = live.once("pace", everybody)
+    played = the_play(live)
     verdicts = []
     for user, streams in STREAMS.items():
         mine = judged(played, user, streams)
@@ -89,14 +95,14 @@ def test_matrix_of_two_limits(live: Live) -> None:
 
 
 def test_half_a_token_a_second(live: Live) -> None:
-    played = live.once("pace", everybody)
+    played = the_play(live)
     live.draw(played, HALF)
     live.judge(played, *judged(played, HALF, 1), client.completeness(played.of(HALF)))
 
 
 def test_a_thousand_tokens_a_second(live: Live) -> None:
     """Its bound on any host; its rate only where the steps are short enough to reach it."""
-    played = live.once("pace", everybody)
+    played = the_play(live)
     live.draw(played, THOUSAND)
     verdicts = judged(played, THOUSAND, THOUSAND_STREAMS)
     instants = [d.ns for d in played.record.of_user(THOUSAND)]
@@ -108,7 +114,7 @@ def test_a_thousand_tokens_a_second(live: Live) -> None:
 
 def test_a_stream_stays_open_through_a_long_pause(live: Live) -> None:
     """25 s without a byte: neither end of the connection may give it up."""
-    played = live.once("pace", everybody)
+    played = the_play(live)
     stream = played.of(PAUSED)[0]
     pause = max(stream.gaps_ns(), default=0)
     live.judge(

@@ -61,7 +61,7 @@ def test_vllm_bench_serve(live: Live, tmp_path: Path) -> None:
     async def act(driver: Client) -> tuple[int, str]:
         return await run(*command, env=Engine(live.options.device).env())
 
-    played = live.play(act)
+    played = live.play(act, timeout_s=TIMEOUT_S + 10)
     status, output = played.result
     if status:
         live.judge(played, check("bench", False, f"exit status {status}: {output[-500:]}"))

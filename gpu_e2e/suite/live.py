@@ -18,7 +18,7 @@ from gpu_e2e.engine.launch import Server
 from gpu_e2e.engine.vocabulary import counting_prompt
 from gpu_e2e.suite import metrics
 from gpu_e2e.suite.options import Options
-from gpu_e2e.suite.play import Client, Play, play
+from gpu_e2e.suite.play import TIMEOUT_S, Client, Play, play
 from gpu_e2e.suite.results import Scenario
 from gpu_e2e.suite.servers import Key
 from gpu_e2e.suite.tail import RecordTail
@@ -47,14 +47,23 @@ class Live:
         """Tokens of one request that this engine has in flight at most."""
         return 1 if self.key.mode == "sync" else 2
 
-    def play(self, act: Callable[[Client], Awaitable[Any]], *, settle: bool = True) -> Play:
+    def play(
+        self,
+        act: Callable[[Client], Awaitable[Any]],
+        *,
+        settle: bool = True,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Play:
         """Drive the server; the engine's record of it comes with the result."""
-        return play(self.base_url, self.options.served_as, self.tail, act, settle=settle)
+        model = self.options.served_as
+        return play(self.base_url, model, self.tail, act, settle=settle, timeout_s=timeout_s)
 
-    def once(self, name: str, act: Callable[[Client], Awaitable[Any]]) -> Play:
+    def once(
+        self, name: str, act: Callable[[Client], Awaitable[Any]], *, timeout_s: float = TIMEOUT_S
+    ) -> Play:
         """The same play for several scenarios of this server; the first one pays for it."""
         if name not in self.shared:
-            self.shared[name] = self.play(act)
+            self.shared[name] = self.play(act, timeout_s=timeout_s)
         return self.shared[name]
 
     def judge(self, played: Play, *verdicts: Verdict, books: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ def add(parser: pytest.Parser) -> None:
     group.addoption(
         "--backend",
         action="append",
-        metavar="NAME",
-        help=f"a limiter to try, may be given several times (default: {', '.join(BACKENDS)})",
+        metavar="NAME[/MODE]",
+        help=f"a limiter to try, may be given several times (default: {', '.join(BACKENDS)}); "
+        "with a mode in that one only, as in token_bucket/async",
     )
     group.addoption(
         "--mode",
@@ -62,8 +64,7 @@ class Options:
 
     device: Device
     model: str | None
-    backends: tuple[str, ...]
-    modes: tuple[Mode, ...]
+    engines: tuple[tuple[str, Mode], ...]  # backends, each in a mode
     base_url: str | None
     served_as: str
     record: Path | None
@@ -97,13 +98,22 @@ def read(config: pytest.Config) -> Options:
     return Options(
         device=given("device", "cuda"),
         model=given("model"),
-        backends=tuple(dict.fromkeys(given("backend") or BACKENDS)),
-        modes=tuple(dict.fromkeys(given("mode") or MODES)),
+        engines=_engines(given("backend") or BACKENDS, given("mode") or MODES),
         base_url=base_url and base_url.rstrip("/"),
         served_as=given("served_as") or "tiny",
         record=given("record"),
         reports=given("reports", REPORTS),
     )
+
+
+def _engines(backends: Sequence[str], modes: Sequence[Mode]) -> tuple[tuple[str, Mode], ...]:
+    found: list[tuple[str, Mode]] = []
+    for text in backends:
+        name, slash, only = text.partition("/")
+        if slash and only not in MODES:
+            raise pytest.UsageError(f"gpu_e2e: --backend {text!r}: write NAME or NAME/sync|async")
+        found += [(name, mode) for mode in MODES if (mode == only if slash else mode in modes)]
+    return tuple(dict.fromkeys(found))
 
 
 def need_device(options: Options) -> None:

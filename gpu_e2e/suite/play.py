@@ -14,7 +14,7 @@ from conformance.endpoint.trace import Ask, Stream
 from gpu_e2e.suite.tail import RecordTail
 from gpu_e2e.suite.users import PROBE
 
-TIMEOUT_S = 180.0
+TIMEOUT_S = 60.0
 SETTLE_S = 20.0
 _LOOK_S = 0.05
 
@@ -87,14 +87,15 @@ def play(
     act: Callable[[Client], Awaitable[Any]],
     *,
     settle: bool = True,
+    timeout_s: float = TIMEOUT_S,
 ) -> Play:
     """Let `act` drive the server, and read what the engine recorded of it.
 
     `settle`: afterwards wait until the engine has ended all that it began, 20 s at most.
-    Raises TimeoutError if `act` takes longer than three minutes.
+    Raises TimeoutError if `act` takes longer than `timeout_s`.
     """
     mark = tail.mark()
-    return asyncio.run(_play(Client(base_url, model), tail, mark, act, settle))
+    return asyncio.run(_play(Client(base_url, model), tail, mark, act, settle, timeout_s))
 
 
 async def _play(
@@ -103,10 +104,11 @@ async def _play(
     mark: int,
     act: Callable[[Client], Awaitable[Any]],
     settle: bool,
+    timeout_s: float,
 ) -> Play:
     start_ns = client.clock()
     async with client:
-        result = await asyncio.wait_for(act(client), TIMEOUT_S)
+        result = await asyncio.wait_for(act(client), timeout_s)
         end_ns, stall_ns = client.clock(), client.stall_ns
         streams = list(client.streams)
         events = await _settled(client, tail, mark) if settle else tail.since(mark)

@@ -35,7 +35,7 @@ def keys_for(definition: Any, options: Options) -> list[Key]:
     flags = marker.args[0] if marker else "roomy"
     if options.base_url is not None:
         return [Key(_ELSEWHERE, "", flags)]
-    keys = [Key(backend, mode, flags) for backend in options.backends for mode in options.modes]
+    keys = [Key(backend, mode, flags) for backend, mode in options.engines]
     return keys[:1] if definition.get_closest_marker("once") else keys
 
 
@@ -78,7 +78,7 @@ class Run:
         scenario = self._of[request.node.nodeid]
         shared = self._shared.setdefault(key, {})
         if self.options.base_url is not None:
-            scenario.why = self._unfit(key.flags)
+            scenario.why = self._unfit(key.flags, request.module.__name__)
             if scenario.why:
                 pytest.skip(scenario.why)
             assert self.options.record is not None
@@ -92,11 +92,11 @@ class Run:
         if not server.alive() and request.node.get_closest_marker("last") is None:
             raise ServerFailed(f"the server died; its log {server.log} ends:\n{server.tail()}")
 
-    def _unfit(self, flags: str) -> str:
-        """Why a scenario of these flags cannot be judged at --base-url; empty if it can."""
+    def _unfit(self, flags: str, module: str) -> str:
+        """Why a scenario cannot be judged at --base-url; empty if it can."""
         if self.options.record is None:
             return "it is judged from the engine's record: give --record PATH"
-        meta, given = RecordTail(self.options.record).meta, users.flag_rates()
+        meta, given = RecordTail(self.options.record).meta, users.rates_of(module)
         if any(Fraction(meta["rates"].get(user, 0)) != rate for user, rate in given.items()) or (
             meta["default_rate"] is not None
         ) != (flags == "tight"):
@@ -170,4 +170,5 @@ def _title(options: Options) -> str:
     if options.base_url is not None:
         return f"{options.served_as} at {options.base_url}"
     model = options.model or "the project's tiny model"
-    return f"{model} on {options.device}: {', '.join(options.backends)}; {', '.join(options.modes)}"
+    engines = [f"{backend} {mode}" for backend, mode in options.engines]
+    return f"{model} on {options.device}: {', '.join(engines)}"

@@ -1,6 +1,7 @@
 """Every token that a user was charged for, explained to the token.
 
     charged = counted by `usage` in whole answers
+            + delivered beyond a stop string, which the API server finds: it aborts the request then
             + delivered by the engine to answers that were cut off by their client
             + lost: dispatched, and its request ended before (abort, look-ahead after a stop, stale)
 
@@ -9,9 +10,13 @@ The left side is the engine's ledger, the first term the server's answer to the 
 
 from __future__ import annotations
 
+from conformance.endpoint.record import EngineRecord
 from conformance.endpoint.trace import Stream
 from conformance.endpoint.verdict import Verdict
 from gpu_e2e.suite.play import Play
+
+
+_PARTS = ("usage", "beyond", "cut", "lost")
 
 
 def whole(stream: Stream) -> bool:
@@ -22,7 +27,7 @@ def whole(stream: Stream) -> bool:
 def totals(play: Play) -> Verdict:
     """The identity above for every limited user of the play, and per answer for its usage."""
     wrong: list[str] = []
-    charged = usage = cut = lost = refunded = 0
+    charged = usage = beyond = cut = lost = refunded = 0
     record = play.record
     for user in record.users():
         if record.promise(user) is None:
@@ -30,28 +35,32 @@ def totals(play: Play) -> Verdict:
         requests = record.by_request(user)
         own = {"charged": sum(d.charged for ds in requests.values() for d in ds)}
         own["lost"] = sum(sum(record.lost.get(req, {}).values()) for req in requests)
-        own["usage"], matched = 0, set()
+        own["usage"], own["beyond"], matched = 0, 0, set()
         for stream in play.streams:
             mine = [req for req in play.requests(stream) if req in requests]
             if not whole(stream) or not mine:
                 continue
             matched |= set(mine)
             out = sum(record.delivered.get(req, 0) for req in mine)
-            own["usage"] += stream.completion_tokens or 0
-            if out != stream.completion_tokens:
+            told = stream.completion_tokens or 0
+            own["usage"] += told
+            if stream.finish_reason == "stop" and all(_aborted(record, req) for req in mine):
+                own["beyond"] += max(0, out - told)
+                out = min(out, told)
+            if out != told:
                 wrong.append(
-                    f"{stream.label}: usage says {stream.completion_tokens} tokens, "
-                    f"the engine delivered {out}"
+                    f"{stream.label}: usage says {told} tokens, the engine delivered {out}"
                 )
         own["cut"] = sum(record.delivered.get(req, 0) for req in requests if req not in matched)
-        if own["charged"] != own["usage"] + own["cut"] + own["lost"]:
+        if own["charged"] != sum(own[part] for part in _PARTS):
             wrong.append(f"{user}: {_sum(own)} does not add up")
         charged, usage = charged + own["charged"], usage + own["usage"]
-        cut, lost = cut + own["cut"], lost + own["lost"]
+        cut, lost, beyond = cut + own["cut"], lost + own["lost"], beyond + own["beyond"]
         refunded += record.refunds.get(user, 0)
     figures = {
         "charged": charged,
         "usage": usage,
+        "beyond_stop": beyond,
         "cut_off": cut,
         "lost": lost,
         "refunded": refunded,
@@ -59,12 +68,19 @@ def totals(play: Play) -> Verdict:
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         return Verdict("totals", False, wrong[0] + more, figures)
-    message = _sum({"charged": charged, "usage": usage, "cut": cut, "lost": lost})
+    sums = {"charged": charged, "usage": usage, "beyond": beyond, "cut": cut, "lost": lost}
+    message = _sum(sums)
     return Verdict("totals", True, message, figures)
 
 
 def _sum(own: dict[str, int]) -> str:
     text = f"{own['charged']} charged = {own['usage']} by usage"
+    if own["beyond"]:
+        text += f" + {own['beyond']} beyond a stop string"
     if own["cut"]:
         text += f" + {own['cut']} delivered to clients that had gone"
     return text + f" + {own['lost']} lost"
+
+
+def _aborted(record: EngineRecord, req: str) -> bool:
+    return req in record.finishes and "ABORT" in record.finishes[req].status

@@ -8,6 +8,7 @@ inherits another's debt.
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
 
 FREE = "free"  # the one user without a limit that scenarios compare with
@@ -15,6 +16,7 @@ PROBE = "probe"  # unlimited too; marks the end of a scenario in the record
 ANONYMOUS = "__anonymous__"
 
 _RATES: dict[str, Fraction] = {}
+_MODULES: dict[str, str] = {}  # where a user was named
 
 
 def limited(name: str, rate: int | str) -> str:
@@ -25,6 +27,7 @@ def limited(name: str, rate: int | str) -> str:
     if name in _RATES:
         raise ValueError(f"user {name!r} is taken by another scenario")
     _RATES[name] = Fraction(rate)
+    _MODULES[name] = sys._getframe(1).f_globals["__name__"]
     return name
 
 
@@ -42,6 +45,6 @@ def flag() -> list[str]:
     return ["--user-output-tokens-per-second", json.dumps(rates, separators=(",", ":"))]
 
 
-def flag_rates() -> dict[str, Fraction]:
-    """All limits named so far, in tokens per second."""
-    return dict(_RATES)
+def rates_of(module: str) -> dict[str, Fraction]:
+    """The limits that a module of scenarios named, in tokens per second."""
+    return {user: rate for user, rate in _RATES.items() if _MODULES[user] == module}

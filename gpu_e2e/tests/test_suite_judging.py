@@ -21,7 +21,7 @@ META = {"e": "meta", "limiter": "gcra", "burst_ns": 100_000_000, "default_rate":
 META["rates"] = {"u": "20"}
 
 
-def a_play(*, charged=4, delivered=3, lost=1, usage=3, cut=0):
+def a_play(*, charged=4, delivered=3, lost=1, usage=3, cut=0, status="S", reason="length"):
     """One whole answer, and one that its client cut off after `cut` tokens."""
     events = [META]
     who = {"user": "u", "req": "cmpl-1-0-ab"}
@@ -30,12 +30,13 @@ def a_play(*, charged=4, delivered=3, lost=1, usage=3, cut=0):
     ]
     events += [{"e": "output", "ns": 9, "n": delivered, **who}]
     events += [{"e": "lost", "ns": 9, "n": lost, "why": "lookahead", **who}] if lost else []
-    events += [{"e": "finish", "ns": 9, "status": "S", "tokens": delivered, **who}]
+    events += [{"e": "finish", "ns": 9, "status": status, "tokens": delivered, **who}]
     gone = {"user": "u", "req": "cmpl-2-0-cd"}
     for n in range(cut):
         events.append({"e": "dispatch", "ns": 10 + n, "step": 10 + n, "charged": True, **gone})
         events.append({"e": "output", "ns": 10 + n, "n": 1, **gone})
     whole = Stream(Ask("u", "p", 9), 0, request_id="cmpl-1", completion_tokens=usage)
+    whole.finish_reason = reason
     cut_off = Stream(Ask("u", "p", 9), 0, request_id="cmpl-2", cancelled=True)
     return Play(EngineRecord.of(events), streams=[whole, cut_off])
 
@@ -43,7 +44,14 @@ def a_play(*, charged=4, delivered=3, lost=1, usage=3, cut=0):
 def test_totals_add_up():
     verdict = totals(a_play(cut=2))
     assert verdict.ok
-    assert verdict.figures == {"charged": 6, "usage": 3, "cut_off": 2, "lost": 1, "refunded": 0}
+    assert verdict.figures == {
+        "charged": 6,
+        "usage": 3,
+        "beyond_stop": 0,
+        "cut_off": 2,
+        "lost": 1,
+        "refunded": 0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,6 +66,15 @@ def test_totals_add_up():
 )
 def test_totals_that_do_not(wrong):
     assert not totals(a_play(**wrong)).ok
+
+
+def test_what_comes_after_a_stop_string_is_explained_and_nothing_else_is():
+    stopped = {"status": "FINISHED_ABORTED", "reason": "stop", "usage": 2}
+    assert totals(a_play(**stopped)).figures["beyond_stop"] == 1
+    assert totals(a_play(**stopped)).ok
+    assert not totals(a_play(**{**stopped, "usage": 4})).ok
+    assert not totals(a_play(**{**stopped, "reason": "length"})).ok
+    assert not totals(a_play(**{**stopped, "status": "FINISHED_STOPPED"})).ok
 
 
 METRICS = """

@@ -22,13 +22,25 @@ def config(**given):
 
 def test_the_default_is_every_backend_in_both_modes_on_cuda():
     read = options.read(config())
-    assert (read.device, read.backends, read.modes) == ("cuda", options.BACKENDS, ("sync", "async"))
+    assert read.device == "cuda"
+    assert read.engines == tuple((b, m) for b in options.BACKENDS for m in ("sync", "async"))
     assert not read.same_tokens
+
+
+def test_a_backend_in_one_mode_only():
+    read = options.read(config(backend=["gcra", "token_bucket/async", "m:C/sync", "gcra/sync"]))
+    assert [f"{b} {m}" for b, m in read.engines] == [
+        "gcra sync",
+        "gcra async",
+        "token_bucket async",
+        "m:C sync",
+    ]
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
+        ({"backend": ["gcra/both"]}, "gcra/both"),
         ({"base_url": "http://127.0.0.1:8000", "served_as": "m"}, "http://HOST:PORT/v1"),
         ({"base_url": "http://127.0.0.1:8000/v1"}, "--served-as"),
         ({"base_url": "http://h/v1", "served_as": "m", "mode": ["sync"]}, "--mode"),
