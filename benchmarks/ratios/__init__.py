@@ -1,0 +1,1 @@
+"""Times as ratios to something else in the same process: what a busy machine slows alike."""

@@ -1,0 +1,48 @@
+"""Time once, and print it as JSON: `python -m benchmarks.ratios verbs` or `steps`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 300
+
+Times = dict[str, dict[str, float]]
+"""ns by what was timed and by whom."""
+
+
+def verbs() -> Times:
+    from benchmarks.ratios.timing import least_ns
+    from benchmarks.ratios.verbs import KINDS
+
+    return {kind: least_ns(make(), times) for kind, (make, times) in KINDS.items()}
+
+
+def steps() -> Times:
+    return importlib.import_module("benchmarks.ratios.steps").measure()
+
+
+def measured(kind: str) -> Times:
+    """Times of one kind, from a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.ratios", kind]
+    done = subprocess.run(
+        command, cwd=ROOT, timeout=TIMEOUT_S, check=True, stdout=subprocess.PIPE, text=True
+    )
+    times: Times = json.loads(done.stdout.splitlines()[-1])
+    return times
+
+
+def best_ratio(runs: list[Times], kind: str, over: str, under: str) -> float:
+    """The least of the processes' ratios: what slows only one side of it is not our code."""
+    return min(run[kind][over] / run[kind][under] for run in runs)
+
+
+if __name__ == "__main__":
+    kinds = {"verbs": verbs, "steps": steps}
+    if len(sys.argv) != 2 or sys.argv[1] not in kinds:
+        sys.exit(f"usage: python -m benchmarks.ratios {'|'.join(kinds)}, got {sys.argv[1:]}")
+    print(json.dumps(kinds[sys.argv[1]]()))
