@@ -240,6 +240,7 @@ def test_L_REACH_1_the_declared_reach_is_paid_and_no_more(contract, trial):
                 if reach is None:
                     trial.check(
                         streams < ANY or step > setting.burst_ns,
+                        user="a",
                         at=at,
                         seen="nothing promised",
                         promised="a reach for every step that the burst covers",

@@ -81,7 +81,13 @@ def check_turns(
     start = max(s.dispatch_ns[0] for s in streams)
     end = min(s.dispatch_ns[-1] for s in streams)
     if start >= end:
-        raise ValueError(f"the streams of {user!r} never ran together: nothing to judge")
+        bench.broken(
+            rule=rule,
+            user=user,
+            at="whole run",
+            seen="streams that never ran all at once",
+            promised="turns among all its streams",
+        )
     had = dict.fromkeys((s.id for s in streams), 0)
     events = sorted((at, s.id) for s in streams for at in s.dispatch_ns if start < at <= end)
     for index, (at, name) in enumerate(events):

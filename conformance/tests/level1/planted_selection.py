@@ -1,6 +1,7 @@
 """A pytest plugin: of all rules and faults, only those that must meet."""
 
 import planted_all
+from first_rejection import pair_of
 
 
 def wanted():
@@ -12,12 +13,4 @@ def wanted():
 
 def pytest_collection_modifyitems(items):
     pairs = wanted()
-    items[:] = [
-        item
-        for item in items
-        if {
-            (name := item.callspec.params["contract"].name, None),
-            (name, item.get_closest_marker("rule").args[0]),
-        }
-        & pairs
-    ]
+    items[:] = [item for item in items if {(pair_of(item)[0], None), pair_of(item)} & pairs]
