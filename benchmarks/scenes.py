@@ -80,18 +80,23 @@ def engine(scene: Scene, contract: SchedulerContract = ADAPTER) -> ScriptedEngin
     Raises AssertionError if the scheduler does not let everybody in, or serves somebody else.
     """
     made = crowd(scene, contract, UNLIMITED if contract is STOCK else limits(scene))
-    _settle(made, scene)
+    settle(made, scene)
     return made
 
 
 def crowd(
-    scene: Scene, contract: SchedulerContract, limits: Limits, step_ns: int = STEP_NS
+    scene: Scene,
+    contract: SchedulerContract,
+    limits: Limits,
+    step_ns: int = STEP_NS,
+    room: int = 0,
 ) -> ScriptedEngine:
-    """An engine with the scene's requests, before its first step."""
+    """An engine with the scene's requests, before its first step, and `room` for more."""
     # One place in eight is kept for users with quota: the throttled must all fit into the others.
     slots = scene.residents
     if scene.throttled or scene.waiting:
         slots += scene.residents // 7 + 8
+    slots += room
     made = ScriptedEngine(
         contract,
         limits,
@@ -118,7 +123,7 @@ def crowd(
     return made
 
 
-def _settle(made: ScriptedEngine, scene: Scene) -> None:
+def settle(made: ScriptedEngine, scene: Scene) -> None:
     """Step until everybody is in and only the eligible are served."""
     for _ in range(_MOST_STEPS):
         served = made.step().scheduled

@@ -40,7 +40,7 @@ def ratio(kind: str) -> float:
 
 
 @pytest.mark.parametrize("kind", OVER_FLOOR)
-def test_a_take_of_one_and_a_half_floors_is_caught(
+def test_one_and_a_half_times_the_floor_is_caught(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     plain, before = Gcra.try_take, ratio(kind)

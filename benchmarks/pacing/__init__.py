@@ -1,0 +1,1 @@
+"""How exactly and how evenly each backend paces its users on the real scheduler."""
