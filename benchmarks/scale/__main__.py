@@ -1,4 +1,4 @@
-"""100,000 users pass by 10,240 residents, some 50 of them eligible: `python -m benchmarks.scale`."""
+"""100,000 users pass by 10,240 residents, 51 of them eligible: `python -m benchmarks.scale`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Wall-clock tables by pytest-benchmark: records of one machine, never a gate."""
