@@ -30,8 +30,9 @@ def test_four_answers_of_one_request(live: Live) -> None:
     """n=4 is four streams of one user: charged for each, in turns."""
 
     async def act(driver: Client) -> Any:
-        # Greedy sampling would give four times the same; vLLM refuses that.
-        return await complete(driver, FOUR, "four of a kind", 18, n=4, temperature=1, seed=1)
+        # Greedy sampling would give four times the same; vLLM refuses that. No seed: vLLM 0.32.0
+        # for the CPU dies of a seeded request whose prompt takes more than one step.
+        return await complete(driver, FOUR, "four of a kind", 18, n=4, temperature=1)
 
     played = live.play(act)
     answer = played.result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -90,7 +91,7 @@ class Run:
         url, tiny = server.base_url, self._serves_tiny
         yield Live(key, self.options, url, tail, scenario, tiny, server, shared)
         if not server.alive() and request.node.get_closest_marker("last") is None:
-            raise ServerFailed(f"the server died; its log {server.log} ends:\n{server.tail()}")
+            raise ServerFailed(f"the server died; {server.log} says:\n{_errors(server.log)}")
 
     def _unfit(self, flags: str, module: str) -> str:
         """Why a scenario cannot be judged at --base-url; empty if it can."""
@@ -138,8 +139,7 @@ class Run:
             key = key_of(item)
             log = self.servers.folder(key) / "server.log" if key else None
             if log is not None and log.exists():
-                tail = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-                report.sections.append((f"server log, {log}", "\n".join(tail)))
+                report.sections.append((f"server log, {log}", _errors(log)))
         elif report.when == "call" and report.passed and scenario.outcome != "BROKEN":
             scenario.outcome = "holds"
         return report
@@ -147,6 +147,15 @@ class Run:
     def scenario_of(self, request: pytest.FixtureRequest) -> Scenario:
         """The scenario of a test, also of one without a server of the run's."""
         return self._of[request.node.nodeid]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Iterator[None]:
+        # Told to end, it ends as by Ctrl-C: with its server stopped and its report written.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            return (yield)
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.servers.stop()
@@ -164,6 +173,13 @@ class Run:
         for line in lines(self.results):
             terminalreporter.write_line(line)
         terminalreporter.write_line(f"report: {self.options.reports / 'index.html'}")
+
+
+def _errors(log: Path) -> str:
+    """The last of what went wrong by the log, else its last lines."""
+    lines = log.read_text(errors="replace").splitlines()
+    wrong = [line for line in lines if "ERROR" in line or "Error" in line]
+    return "\n".join((wrong or lines)[-_LOG_LINES:])
 
 
 def _title(options: Options) -> str:

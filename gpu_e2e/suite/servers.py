@@ -57,6 +57,7 @@ class Servers:
         self._key: Key | None = None
         self._server: Server | None = None
         self._failed: dict[Key, str] = {}
+        self._started: list[Key] = []
 
     def folder(self, key: Key) -> Path:
         """Where its log and its record are."""
@@ -70,7 +71,10 @@ class Servers:
             return self._server
         self.stop()
         folder = self.folder(key)
+        if key in self._started:  # it died: its log says why
+            folder.rename(f"{folder}-died-{len(self._started)}")
         shutil.rmtree(folder, ignore_errors=True)
+        self._started.append(key)
         try:
             self._server = Server.start(
                 self._options.model or model.cached(),

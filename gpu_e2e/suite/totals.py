@@ -15,7 +15,6 @@ from conformance.endpoint.trace import Stream
 from conformance.endpoint.verdict import Verdict
 from gpu_e2e.suite.play import Play
 
-
 _PARTS = ("usage", "beyond", "cut", "lost")
 
 

@@ -23,7 +23,7 @@ TIMEOUT_S = 600
 
 
 def run(tmp_path, select, **env):
-    """Its scenarios that are broken, by name, with their broken rules; all of them; how it ended."""
+    """The broken scenarios by name, with their broken rules; all of them; how it ended."""
     command = [sys.executable, "-m", "pytest", "gpu_e2e/scenarios", "--device", "cpu", "-q"]
     command += ["--backend", "gcra", "--mode", "sync", "-k", select, "-p", "no:cacheprovider"]
     command += ["--reports", str(tmp_path)]
