@@ -17,6 +17,7 @@ __all__ = [
     "ROLLING_WINDOW_1S",
     "TOKEN_BUCKET",
     "TOKEN_BUCKET_AUTO",
+    "VARIANTS",
 ]
 
 
@@ -107,3 +108,6 @@ ROLLING_WINDOW_1S = _log(
 
 BUILT_IN = (GCRA, TOKEN_BUCKET, ROLLING_WINDOW)
 """The three backends with their default settings."""
+
+VARIANTS = (GCRA_AUTO, TOKEN_BUCKET_AUTO, ROLLING_WINDOW_1S)
+"""The three with their other options; the last one deviates, as declared."""
