@@ -1,0 +1,1 @@
+"""Throughput of the real engine with limits that are not reached, beside stock vLLM."""
