@@ -21,6 +21,7 @@ from conformance.contract import Contract
 from conformance.contracts import BUILT_IN, even_bound
 from conformance.engine import RequestLog, StepLog
 from conformance.level2.verdicts import tightest
+from sched_adapter import identity
 from sched_adapter.tests.pressure.house import BURST_NS, MS, SECOND, house
 
 DEFAULT_RATE = 25
@@ -149,7 +150,7 @@ class Soak:
         self.figures["preemptions"] += len(step.preempted)
         self.dispatched += len(step.sampled)
         for name in step.sampled:
-            user = self.engine.requests[name].user
+            user = _charged(self.engine.requests[name])
             self.instants.setdefault(user, []).append(now)
             self.last_seen[user] = now
         assert len(step.scheduled) <= 8, "the active cap"
@@ -165,7 +166,8 @@ class Soak:
                 self._judge(log)
                 del engine.requests[log.id]
                 engine.runner.scripts.pop(log.id, None)
-        live = {log.user for log in engine.requests.values()}
+        engine.history.tallies.clear()  # counted here
+        live = {_charged(log) for log in engine.requests.values()}
         now = self._now()
         for user in [u for u, at in self.last_seen.items() if now - at > GONE_NS]:
             if user not in live:
@@ -187,7 +189,6 @@ class Soak:
         self._check_windows(user, at, max(rate for _, rate in changes))
         since, rate = changes[-1]
         self._check_windows(user, [instant for instant in at if instant >= since], rate)
-        self.engine.history.tallies.pop(user, None)
         self.figures["users"] += 1
         if len(changes) > 1:
             self.scheduler.limiter.unset_rate(user, self._now())
@@ -237,6 +238,11 @@ class Soak:
         assert not any(left.values()), {what: n for what, n in left.items() if n}
         assert ledger.departed.balanced
         assert ledger.departed.in_flight == 0
+
+
+def _charged(log: RequestLog) -> str | None:
+    """Whose quota a request uses; None is everybody without a valid name."""
+    return log.user if identity.is_valid(log.user) else None
 
 
 def _aborted() -> object:
