@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+import httpx
 import openai
 
 from conformance.endpoint.stall import StallWatch
@@ -58,9 +59,15 @@ class Driver:
         return self._watch.worst_ns
 
     async def __aenter__(self) -> Driver:
-        # No retries: a request sent twice would be generated, and charged, twice.
+        # No retries: a request sent twice would be generated, and charged, twice. So no connection
+        # is used again either: a server closes idle ones, perhaps just when a request is sent.
+        once = openai.DefaultAsyncHttpxClient(limits=httpx.Limits(max_keepalive_connections=0))
         self._client = openai.AsyncOpenAI(
-            base_url=self.base_url, api_key=self._api_key, max_retries=0, timeout=_TIMEOUT
+            base_url=self.base_url,
+            api_key=self._api_key,
+            max_retries=0,
+            timeout=_TIMEOUT,
+            http_client=once,
         )
         await self._watch.__aenter__()
         return self

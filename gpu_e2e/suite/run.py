@@ -157,6 +157,7 @@ class Run:
         finally:
             signal.signal(signal.SIGTERM, before)
 
+    @pytest.hookimpl(trylast=True)  # after the fixtures' own ends
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.servers.stop()
         ran = self.results.count("holds") + self.results.count("BROKEN")
