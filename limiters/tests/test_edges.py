@@ -65,3 +65,14 @@ def test_a_take_is_forgotten_at_the_very_end_of_its_window():
     assert limiter.cleanup_idle_users(100 * MS - 1) == 0
     assert limiter.cleanup_idle_users(100 * MS) == 1
     assert len(limiter) == 0
+
+
+@pytest.mark.parametrize(("name", "options"), BACKENDS[:4], ids=str)
+def test_a_rounding_is_not_carried_past_a_full_quota(name, options):
+    """1/33 s is no whole number of ns: who is full again starts anew from a whole one."""
+    limiter = make_limiter(name, default_rate=33, burst_ns=0, **options)
+    assert limiter.try_take("a", 0)
+    again = limiter.ready_at_ns("a", 0)
+    assert again == 30_303_031
+    assert limiter.try_take("a", again)
+    assert limiter.ready_at_ns("a", again) == 60_606_062
