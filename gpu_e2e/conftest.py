@@ -12,6 +12,7 @@ from gpu_e2e.suite import options
 
 if TYPE_CHECKING:
     from gpu_e2e.suite.live import Live
+    from gpu_e2e.suite.results import Scenario
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 PLUGIN = "gpu-e2e-run"
@@ -59,3 +60,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def live(request: pytest.FixtureRequest) -> Iterator[Live]:
     """A running server with the scenarios' limits."""
     yield from request.config.pluginmanager.get_plugin(PLUGIN).lend(request)
+
+
+@pytest.fixture
+def alone(request: pytest.FixtureRequest) -> Scenario:
+    """For a scenario that starts an engine of its own: no server lives meanwhile."""
+    return request.config.pluginmanager.get_plugin(PLUGIN).alone(request)

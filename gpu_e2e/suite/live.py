@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from conformance.endpoint import record_verdicts as judge
-from conformance.endpoint.promise import SECOND_NS
+from conformance.endpoint import record_verdicts
 from conformance.endpoint.record_measures import gaps_while_wanting
 from conformance.endpoint.verdict import Verdict
 from conformance.rules import Pace
@@ -67,23 +66,8 @@ class Live:
         return self.shared[name]
 
     def judge(self, played: Play, *verdicts: Verdict, books: bool = True) -> None:
-        """Note the verdicts, with those that every play is held to, and fail if one is broken.
-
-        `books`: whether the play has ended all its requests, so that the ledger can be closed.
-        """
-        record = played.record
-        common = [judge.whole(record)]
-        for user in record.users():
-            promise = record.promise(user)
-            if promise is not None:
-                common.append(judge.bound(record, user, promise))
-        if books:
-            common += [judge.ledger(record), _all_ended(record), totals(played)]
-        found = [*common, *verdicts]
-        self.scenario.verdicts += found
-        broken = [str(v) for v in found if not v.ok]
-        if broken:
-            pytest.fail("\n".join(broken), pytrace=False)
+        """`judge` for this scenario."""
+        judge(self.scenario, played, *verdicts, books=books)
 
     def draw(self, played: Play, *names: str) -> None:
         """Keep what the report plots: the users' tokens, their gaps, and the batch sizes."""
@@ -134,14 +118,29 @@ class Live:
             await asyncio.sleep(0.1)
 
 
+def judge(scenario: Scenario, played: Play, *verdicts: Verdict, books: bool = True) -> None:
+    """Note the verdicts, with those that every play is held to, and fail if one is broken.
+
+    `books`: whether the play has ended all its requests, so that the ledger can be closed.
+    """
+    record = played.record
+    common = [record_verdicts.whole(record)]
+    for user in record.users():
+        promise = record.promise(user)
+        if promise is not None:
+            common.append(record_verdicts.bound(record, user, promise))
+    if books:
+        common += [record_verdicts.ledger(record), _all_ended(record), totals(played)]
+    found = [*common, *verdicts]
+    scenario.verdicts += found
+    broken = [str(v) for v in found if not v.ok]
+    if broken:
+        pytest.fail("\n".join(broken), pytrace=False)
+
+
 def check(rule: str, ok: bool, message: str, **figures: object) -> Verdict:
     """A verdict of a scenario's own."""
     return Verdict(rule, bool(ok), message, figures)
-
-
-def seconds(ns: float) -> float:
-    """Nanoseconds as seconds, for reading."""
-    return round(ns / SECOND_NS, 2)
 
 
 def _all_ended(record: Any) -> Verdict:

@@ -144,8 +144,9 @@ class Run:
             scenario.outcome = "holds"
         return report
 
-    def scenario_of(self, request: pytest.FixtureRequest) -> Scenario:
-        """The scenario of a test, also of one without a server of the run's."""
+    def alone(self, request: pytest.FixtureRequest) -> Scenario:
+        """The fixture `alone`: no server of the run lives meanwhile."""
+        self.servers.stop()
         return self._of[request.node.nodeid]
 
     @pytest.hookimpl(wrapper=True)
