@@ -57,7 +57,7 @@ def follow(figures: dict[str, Any], way: Sequence[str]) -> float | None:
     found: Any = figures
     for name in way:
         found = found.get(name) if isinstance(found, dict) else None
-    return found
+    return None if found is None else float(found)
 
 
 def draw(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -23,7 +22,9 @@ def verbs() -> Times:
 
 
 def steps() -> Times:
-    return importlib.import_module("benchmarks.ratios.steps").measure()
+    from benchmarks.ratios.steps import measure
+
+    return measure()
 
 
 def measured(kind: str) -> Times:

@@ -60,7 +60,7 @@ def _pyrate_bucket() -> Take:
         bucket = buckets.get(user)
         if bucket is None:
             bucket = buckets[user] = StateBucket([Rate(RATE, Duration.SECOND)])
-        return bucket.put(RateItem(user, bucket.now()))
+        return bucket.put(RateItem(user, bucket.now()))  # type: ignore[no-untyped-call]
 
     return take
 
