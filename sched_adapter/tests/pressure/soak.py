@@ -50,7 +50,9 @@ class Soak:
             max_num_batched_tokens=48,
             max_model_len=64,
             num_blocks=70,
-            prefix_caching=bool(seed // 2 % 2),
+            # Not with PRIORITY: stock 0.32.0 evicts requests that the step has scheduled, and
+            # leaves their blocks in the prefix cache, not computed (vllm-project/vllm#43569).
+            prefix_caching=self.policy == "fcfs" and seed // 2 % 3 > 0,
             lora_slots=2,
             keep_steps=8,
             keep_instants=False,

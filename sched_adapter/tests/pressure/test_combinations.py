@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.contract import Contract
-from conformance.engine import ScriptedEngine
+from conformance.engine import EngineFault, ScriptedEngine
 from sched_adapter.tests.pressure.house import (
     MS,
     SECOND,
@@ -81,6 +81,27 @@ def test_a_busy_day(depth: int, backend: Contract, combination: str) -> None:
     check_whole(engine)
     assert not engine.leaks()
     assert engine.history.dispatches("slow")
+
+
+def test_stock_has_a_fault_of_its_own_with_priority_and_prefix_caching(depth: int) -> None:
+    """vllm-project/vllm#43569, stock 0.32.0: why the soak does not combine the two.
+
+    A prompt's chunk is scheduled, its blocks enter the prefix cache, the request is evicted in the
+    same step, and later finds blocks there that nobody computed. Gone, the soak can have both.
+    """
+    engine = stock(
+        depth,
+        policy="priority",
+        max_num_batched_tokens=16,
+        long_prefill_token_threshold=8,
+        max_model_len=48,
+        num_blocks=12,
+    )
+    engine.add("worse", prompt=39, max_tokens=3, priority=2)
+    engine.step()
+    engine.add("better", prompt=7, max_tokens=3, priority=0)
+    with pytest.raises(EngineFault, match="is not its own"):
+        engine.run(10)
 
 
 @pytest.mark.parametrize("threshold", [0, 5])
