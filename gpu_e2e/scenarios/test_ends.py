@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from conformance.endpoint import record_verdicts as judge
 from conformance.endpoint import verdicts as client
+from conformance.endpoint.promise import SECOND_NS
 from conformance.endpoint.trace import Ask
 from gpu_e2e.suite.live import Live, check
 from gpu_e2e.suite.play import Client
@@ -84,6 +85,9 @@ def test_floods_of_one_and_two_token_answers(live: Live) -> None:
     played = live.play(lambda driver: driver.run(asks))
     verdicts = [client.completeness(played.streams)]
     for user in (ONES, TWOS):
+        # Once all of them have arrived: only then does the user always want more.
+        instants = [d.ns for d in played.record.of_user(user)]
+        crowded = played.record.within(instants[0] + SECOND_NS, instants[-1])
         promise = played.promise(user)
-        verdicts.append(judge.rate(played.record, user, promise, streams=50, min_seconds=2.5))
+        verdicts.append(judge.rate(crowded, user, promise, streams=20, min_seconds=1.8))
     live.judge(played, *verdicts)
