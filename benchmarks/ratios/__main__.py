@@ -38,8 +38,12 @@ def measured(kind: str) -> Times:
 
 
 def best_ratio(runs: list[Times], kind: str, over: str, under: str) -> float:
-    """The least of the processes' ratios: what slows only one side of it is not our code."""
-    return min(run[kind][over] / run[kind][under] for run in runs)
+    """The ratio of the least that each took in any of the processes.
+
+    The least of both sides is near what the code takes; the least of the ratios would be what the
+    machine did to one side.
+    """
+    return min(run[kind][over] for run in runs) / min(run[kind][under] for run in runs)
 
 
 if __name__ == "__main__":

@@ -29,26 +29,21 @@ def slowed(take: Callable[..., Any], loops: int) -> Callable[..., Any]:
 
 
 def ratio(kind: str) -> float:
-    """Of GCRA over the floor, best of three, as `test_ratios` takes it."""
+    """Of GCRA over the floor."""
     make, times = verbs.KINDS[kind]
-    found = []
-    for _ in range(3):
-        rounds = {name: each for name, each in make().items() if name in ("gcra", "floor")}
-        took = least_ns(rounds, times)
-        found.append(took["gcra"] / took["floor"])
-    return min(found)
+    rounds = {name: each for name, each in make().items() if name in ("gcra", "floor")}
+    took = least_ns(rounds, 3 * times)
+    return took["gcra"] / took["floor"]
 
 
 @pytest.mark.parametrize("kind", OVER_FLOOR)
-def test_one_and_a_half_times_the_floor_is_caught(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_half_as_much_again_is_caught(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     plain, before = Gcra.try_take, ratio(kind)
     assert before <= OVER_FLOOR[kind]
     for loops in range(12):
         monkeypatch.setattr(Gcra, "try_take", slowed(plain, loops))
         planted = ratio(kind)
-        if planted >= MORE * max(1, before):
+        if planted >= MORE * (max(1, before) if kind == "10,000 users" else before):
             break
     print(f"{kind}: {before:.2f}, planted {planted:.2f} with {loops} loops")
     assert planted > OVER_FLOOR[kind]

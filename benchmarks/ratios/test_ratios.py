@@ -1,8 +1,4 @@
-"""Ratios of times, each the best of several processes: `tox -e bench`, on demand.
-
-Why the best: on a busy machine a ratio is off to both sides, and only an excess in every process
-is our code's.
-"""
+"""Ratios of times, each the best of several processes: `tox -e bench`, on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +9,10 @@ from benchmarks.ratios.memory import SIZES, bytes_per_user
 from benchmarks.ratios.peers import GCRA
 
 PROCESSES = 5
-OVER_FLOOR = {"allowed": 1.3, "denied": 1.3, "10,000 users": 1.4}
+# Promised are 1.3, 1.3 and 1.4. In 20 runs of unchanged code, on two cores with a load of 6, it was
+# 0.86 to 0.91, 0.97 to 1.15 and 0.69 to 1.08, so one and a half times as much is caught for one
+# user; in a crowd, where caches decide, one and a half times the floor is.
+OVER_FLOOR = {"allowed": 1.1, "denied": 1.3, "10,000 users": 1.3}
 BELOW_PEERS = 15
 BYTES_PER_USER = 110
 GROWTH = 1.5
