@@ -1,4 +1,4 @@
-"""A pytest plugin for `tox -e mutants`: hypothesis the same for every mutant, and without shrinking.
+"""A pytest plugin for `tox -e mutants`: hypothesis the same for every mutant, never shrinking.
 
 A mutant is killed by the first example that fails; nobody reads which one it was.
 """
