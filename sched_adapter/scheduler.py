@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vllm.platforms import current_platform
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -61,6 +62,7 @@ class OutputRateScheduler(Membership):
             preempt=self._preempt_throttled,
             first_of=self.waiting.first_of,
         )
+        self._seed_forbids = current_platform.is_cpu()
         self._next_cleanup_ns: int | None = None
         self._idle_until_ns: int | None = None
         self._step: Step = self.settlement.step  # the step that is being scheduled
@@ -253,7 +255,7 @@ class OutputRateScheduler(Membership):
             if user.left:
                 user.left -= 1
                 return num_new
-            if not self.scheduler_config.enable_chunked_prefill:
+            if not self._may_be_cut(request):
                 return 0
             last = request.num_tokens - max(1, self.num_prefill_lookahead)
             num_new = max(0, last - num_computed)
@@ -267,11 +269,27 @@ class OutputRateScheduler(Membership):
         ready = super()._handle_blocked_waiting_request(request)
         if ready and not self._step.everybody:
             line = request.output_rate_line
-            if line.user.limited and not line.user.left and self._tokens_to_compute(request) <= 1:
+            whole = not self._may_be_cut(request)
+            if (
+                line.user.limited
+                and not line.user.left
+                and (whole or self._tokens_to_compute(request) <= 1)
+            ):
                 for queue in (self.waiting, self.kv_holding_waiting):
                     queue.shut(line)
                 return False
         return ready
+
+    def _may_be_cut(self, request: Request) -> bool:
+        """Whether the request's prompt may stop one short of its end, to wait for quota there.
+
+        Not with a seed on the CPU: the worker of vLLM 0.32.0 takes a generator back by what a
+        chunk drew, and ends the engine, since PyTorch's generator for the CPU cannot do that.
+        """
+        if self._seed_forbids and request.sampling_params.seed is not None:
+            return False
+        chunked: bool = self.scheduler_config.enable_chunked_prefill
+        return chunked
 
     def _tokens_to_compute(self, request: Request) -> int:
         """What a waiting request has left to compute after the prefix cache."""
