@@ -26,7 +26,8 @@ from sched_adapter.ledger import Ledger
 from sched_adapter.membership import Membership
 from sched_adapter.pressure import blocks_missing, holders
 from sched_adapter.residents import limited_users
-from sched_adapter.settlement import Capacity, Settlement, Step
+from sched_adapter.settlement import Settlement
+from sched_adapter.step import Capacity, Step
 from sched_adapter.turns import Line
 from sched_adapter.victims import choose
 
@@ -128,7 +129,7 @@ class OutputRateScheduler(Membership):
     def _charge_dispatched(self, step: Step, output: SchedulerOutput) -> None:
         """Book what was dispatched; what was taken for it and not used is refunded here."""
         admitted = self._seat_admitted(step, output)
-        if step.everybody:
+        if step.everybody or step.taken is not None:
             used, chunks = self._account_all(step, output, admitted)
         else:
             used, chunks = self._account(step, self._in_turn(step, output, admitted))
@@ -173,7 +174,7 @@ class OutputRateScheduler(Membership):
     def _account_all(
         self, step: Step, output: SchedulerOutput, admitted: list[Request]
     ) -> tuple[Counter[str], set[str]]:
-        """Everybody took part: tokens by user, and the prompt chunks that sample nothing."""
+        """No turns were dealt: tokens by user, and the prompt chunks that sample nothing."""
         scheduled = output.num_scheduled_tokens
         chunks = set()
         for request in [*admitted, *self.residents.prefilling]:
@@ -184,7 +185,8 @@ class OutputRateScheduler(Membership):
         for request in list(self.residents.owed):
             if request.request_id in scheduled and request.request_id not in chunks:
                 del self.residents.owed[request]
-        self.turns.caught_up = step.number
+        if step.everybody:
+            self.turns.caught_up = step.number
         if not (step.asked or step.taken or step.failed_open):
             return Counter(), chunks
         sampling = list(map(self.requests.__getitem__, scheduled.keys() - chunks))
@@ -255,7 +257,7 @@ class OutputRateScheduler(Membership):
             if user.left:
                 user.left -= 1
                 return num_new
-            if not self._may_be_cut(request):
+            if not self.scheduler_config.enable_chunked_prefill or self._seeded(request):
                 return 0
             last = request.num_tokens - max(1, self.num_prefill_lookahead)
             num_new = max(0, last - num_computed)
@@ -266,30 +268,23 @@ class OutputRateScheduler(Membership):
         return num_new
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
-        ready = super()._handle_blocked_waiting_request(request)
-        if ready and not self._step.everybody:
-            line = request.output_rate_line
-            whole = not self._may_be_cut(request)
-            if (
-                line.user.limited
-                and not line.user.left
-                and (whole or self._tokens_to_compute(request) <= 1)
-            ):
-                for queue in (self.waiting, self.kv_holding_waiting):
-                    queue.shut(line)
-                return False
-        return ready
+        ready: bool = super()._handle_blocked_waiting_request(request)
+        user = request.output_rate_line.user
+        if not ready or self._step.everybody or not user.limited or user.left:
+            return ready
+        if not self._seeded(request) and self._tokens_to_compute(request) > 1:
+            return True
+        for queue in (self.waiting, self.kv_holding_waiting):
+            queue.shut(request.output_rate_line)
+        return False
 
-    def _may_be_cut(self, request: Request) -> bool:
-        """Whether the request's prompt may stop one short of its end, to wait for quota there.
+    def _seeded(self, request: Request) -> bool:
+        """Whether a seed forbids that the prompt stops one short of its end to wait for quota.
 
-        Not with a seed on the CPU: the worker of vLLM 0.32.0 takes a generator back by what a
-        chunk drew, and ends the engine, since PyTorch's generator for the CPU cannot do that.
+        It does on the CPU: the worker of vLLM 0.32.0 takes a generator back by what a chunk drew,
+        which PyTorch's generator for the CPU cannot do, and that ends the engine.
         """
-        if self._seed_forbids and request.sampling_params.seed is not None:
-            return False
-        chunked: bool = self.scheduler_config.enable_chunked_prefill
-        return chunked
+        return self._seed_forbids and request.sampling_params.seed is not None
 
     def _tokens_to_compute(self, request: Request) -> int:
         """What a waiting request has left to compute after the prefix cache."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 
 from vllm.v1.request import Request
 
 from limiters import Limiter
 from sched_adapter.guard import Guard, LimiterFault
 from sched_adapter.residents import Residents, limited_users, within_adapters
+from sched_adapter.step import Capacity, Step
 from sched_adapter.turns import UNLIMITED, Line, Turns, User
 from sched_adapter.victims import Holder, choose
 
@@ -25,43 +27,6 @@ FEW_STREAMS = 8
 
 #: What could not be admitted gets only places left over for this many steps.
 RETRY_STEPS = 8
-
-
-@dataclass(slots=True)
-class Capacity:
-    """What a step of this engine can hold."""
-
-    places: int  # requests in a step: the active cap
-    residents: int  # requests that hold KV and a worker slot
-    reserve: int  # of these, not for users out of quota
-    tokens: int  # a step's token budget
-    chunk: int  # the most that one request gets of it
-    max_model_len: int
-    max_loras: int | None
-
-
-@dataclass(slots=True)
-class Step:
-    """One step as settled."""
-
-    number: int
-    now_ns: int
-    free: int  # places of residents that nobody holds
-    everybody: bool = False
-    asked: list[User[Request]] = field(default_factory=list)
-    #: Where all residents were asked for at once: what was taken, user -> tokens.
-    taken: Counter[str] | None = None
-    #: Users that the backend could not decide on, served all the same.
-    failed_open: list[User[Request]] = field(default_factory=list)
-    #: Those who take part, in stock's order or, where the budget is short, by turn.
-    running: list[Request] = field(default_factory=list)
-    #: Who was dealt a place, in the order of turns; None is a line's next waiting request.
-    dealt: list[tuple[Line[Request], Request | None]] = field(default_factory=list)
-    #: Lines with waiting requests to admit.
-    open: list[Line[Request]] = field(default_factory=list)
-    crowded: bool = False  # more could be served than there are places
-    spare: int = 0  # tokens left over for prompts of residents out of quota
-    admitted: int = 0  # places given away so far
 
 
 def finishing(request: Request, max_model_len: int) -> bool:
@@ -113,6 +78,10 @@ class Settlement:
             step.everybody = True
             return step
         places = self.capacity.places
+        served = self._all_awake_take()
+        if served is not None:
+            self._compose(served, places - len(served))
+            return step
         dealt, step.crowded = self.turns.deal(places, self._offer)
         if not step.crowded and free:
             dealt += self.turns.deal(places - len(dealt), self._offer_again)[0]
@@ -160,13 +129,11 @@ class Settlement:
         user.short = granted < wanted
 
     def _nobody_is_short(self) -> bool:
-        residents, capacity, limited = self.residents, self.capacity, self.turns.limited_awake
-        if self.turns.asleep or len(residents) > capacity.places:
-            return False
-        if capacity.max_loras is not None and residents.num_adapters > capacity.max_loras:
+        residents, limited = self.residents, self.turns.limited_awake
+        if self.turns.asleep or len(residents) > self.capacity.places or self._adapters_abound():
             return False
         many_users = len(limited) * FEW_STREAMS >= len(residents)
-        if limited and many_users and not self.step.free and self._all_take():
+        if limited and many_users and not self.step.free and self._all_take(residents.everyone()):
             return True
         for user in limited:
             self._ask(user)
@@ -174,14 +141,39 @@ class Settlement:
                 return False
         return True
 
-    def _all_take(self) -> bool:
-        """One question for all residents: a token each, or nothing is taken.
+    def _all_awake_take(self) -> list[Request] | None:
+        """All residents of users awake, if they can be served without dealing turns.
 
-        Worth it where users are many, with few streams each.
+        Nobody among them waits for a place or was short of quota when last asked, and there
+        is room for one token of each; then one question answers for all.
         """
+        if self.residents.prefilling or self._adapters_abound():
+            return None
+        lines = list(chain.from_iterable(self.turns.rings.values()))
+        if any(line.queued or line.user.short for line in lines):
+            return None
+        served = list(chain.from_iterable(map(attrgetter("residents"), lines)))
+        room = min(self.capacity.places, self.capacity.tokens)
+        if len(served) > room or not self._all_take(served):
+            return None
+        for line in lines:
+            user = line.user
+            if user.limited and user.asked != self.step.number:
+                user.asked = self.step.number
+                user.granted = user.left = UNLIMITED  # what was taken is in `step.taken`
+                self.step.asked.append(user)
+        return served
+
+    def _adapters_abound(self) -> bool:
+        """Whether the residents use more LoRA adapters than fit in a step."""
+        most = self.capacity.max_loras
+        return most is not None and self.residents.num_adapters > most
+
+    def _all_take(self, requests: list[Request]) -> bool:
+        """One question for all these requests: a token each, or nothing is taken."""
         if isinstance(self.limiter, Guard):  # whose backend may fail in the middle of it
             return False
-        takers = limited_users(self.residents.everyone())
+        takers = limited_users(requests)
         if not self.limiter.try_take_all(takers, self.step.now_ns):
             return False
         self.step.taken = Counter(takers)
@@ -259,7 +251,7 @@ class Settlement:
             picks = residents.in_order(picks)
         if step.spare > 0:
             picks += last
-        if capacity.max_loras is not None and residents.num_adapters > capacity.max_loras:
+        if capacity.max_loras is not None and self._adapters_abound():
             picks = within_adapters(picks, capacity.max_loras)
         step.running = picks
 

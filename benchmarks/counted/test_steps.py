@@ -80,7 +80,6 @@ def test_limits_not_reached_cost_3_percent_at_most(
     assert over_stock(counts, f"{mode}, 256 resident of {users} users") <= 1.03
 
 
-@pytest.mark.xfail(strict=True, reason="1.45 so far, where those eligible have limits too")
 @pytest.mark.parametrize("mode", MODES.values())
 def test_those_out_of_quota_cost_little(counts: dict[str, int], mode: str) -> None:
     assert over_stock(counts, f"{mode}, 1024 resident, 95 % throttled") <= 1.3
