@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vllm.platforms import current_platform
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
@@ -63,7 +62,7 @@ class OutputRateScheduler(Membership):
             preempt=self._preempt_throttled,
             first_of=self.waiting.first_of,
         )
-        self._seed_forbids = current_platform.is_cpu()
+        self._seed_forbids = vllm_config.device_config.device_type == "cpu"
         self._next_cleanup_ns: int | None = None
         self._idle_until_ns: int | None = None
         self._step: Step = self.settlement.step  # the step that is being scheduled

@@ -58,7 +58,7 @@ ENGINE: Final = {
     "vllm.v1.request:Request.num_tokens": "",
     "vllm.v1.request:RequestStatus.RUNNING": "",
     # scheduler, membership
-    "vllm.platforms:current_platform.is_cpu": "",
+    "vllm.config.device:DeviceConfig(field)": "device_type",
     f"{_SCHED}.interface:PauseState.PAUSED_ALL": "",
     f"{_SCHED}.async_scheduler:AsyncScheduler": "args",
     f"{_SCHED}.scheduler:Scheduler.__init__": "self vllm_config",

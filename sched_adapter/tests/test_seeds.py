@@ -30,7 +30,7 @@ def test_a_seeded_prompt_waits_whole_on_the_cpu(depth: int, cpu: bool) -> None:
         assert engine.requests[name].finish_reason == "length"
 
 
-def test_this_build_is_the_one_it_matters_on() -> None:
-    from vllm.platforms import current_platform
-
-    assert house().scheduler._seed_forbids is current_platform.is_cpu()
+def test_it_goes_by_the_device_of_the_engine() -> None:
+    scheduler = house().scheduler
+    assert scheduler._seed_forbids is (scheduler.vllm_config.device_config.device_type == "cpu")
+    assert scheduler._seed_forbids  # here every engine is one for the CPU
