@@ -91,6 +91,15 @@ def test_a_server_deaf_to_sigterm_is_killed(tmp_path):
     assert server.stop() == -signal.SIGKILL, "twice is once"
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as at a terminal: a shell starts what it puts in the background deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_while_waiting_leaves_nothing(tmp_path):
     code = "import os, time; print('args child', os.getpid(), flush=True); time.sleep(600)"
     log = tmp_path / "log.txt"
