@@ -224,8 +224,10 @@ class OutputRateScheduler(Membership):
                     line.serve(request, step.number)
             self.residents.advance(request)
         if step.crowded:
-            for line, _ in step.dealt:
-                self.turns.to_the_end(line)
+            served = set(dispatched)
+            for line, pick in step.dealt:
+                if pick is None or pick in served:
+                    self.turns.to_the_end(line)
         for line in step.open:
             if line.admit:
                 line.pass_over(line.admit, step.number)

@@ -249,6 +249,8 @@ class Settlement:
         step.spare = capacity.tokens - wanted
         if step.spare >= 0:
             picks = residents.in_order(picks)
+        else:  # by turn, so that a prompt does not take the budget of those behind it every time
+            step.crowded = True
         if step.spare > 0:
             picks += last
         if capacity.max_loras is not None and self._adapters_abound():
