@@ -145,7 +145,8 @@ class Settlement:
         """All residents of users awake, if they can be served without dealing turns.
 
         Nobody among them waits for a place or was short of quota when last asked, and there
-        is room for one token of each; then one question answers for all.
+        is room for one token of each; then one question answers for all.  Who was asked in
+        this step before is never charged twice: asking ended at somebody who was short.
         """
         if self.residents.prefilling or self._adapters_abound():
             return None

@@ -42,6 +42,6 @@ class Step:
     dealt: list[tuple[Line[Request], Request | None]] = field(default_factory=list)
     #: Lines with waiting requests to admit.
     open: list[Line[Request]] = field(default_factory=list)
-    crowded: bool = False  # more could be served than there are places
+    crowded: bool = False  # more could be served than there are places, or tokens
     spare: int = 0  # tokens left over for prompts of residents out of quota
     admitted: int = 0  # places given away so far
