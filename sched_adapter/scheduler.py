@@ -1,34 +1,30 @@
 """vLLM's scheduler with an output rate per user: one step, and what has to follow it.
 
-The only place that overrides vLLM's scheduler (0.32.0).  ``schedule()`` tells
-the step: read the clock, settle who may be served, let stock schedule over
-them, charge what was dispatched and give the rest back.  What the answer rests
-on is next door: ``settlement`` (who may), ``turns`` (in which order),
-``residents`` and ``admission`` (who is where), ``pressure`` (KV), ``books``.
+``schedule()`` tells the step: read the clock, settle who may be served, let
+stock (vLLM 0.32.0) schedule over them, charge what was dispatched and give the
+rest back.  What the answer rests on is next door: ``settlement`` (who may),
+``turns`` (in which order), ``stock_pass`` (what stock sees meanwhile),
+``membership`` (who comes and goes), ``books``.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.request import Request, RequestStatus
+from vllm.v1.request import Request
 
 from sched_adapter.clock import StepClock
 from sched_adapter.ledger import Ledger
-from sched_adapter.membership import Membership
-from sched_adapter.pressure import blocks_missing, holders
 from sched_adapter.residents import limited_users
-from sched_adapter.settlement import Settlement
-from sched_adapter.step import Capacity, Step
+from sched_adapter.step import Step
+from sched_adapter.stock_pass import SchedulingPass
 from sched_adapter.turns import Line
-from sched_adapter.victims import choose
 
 #: The engine never waits longer than this for quota, in seconds (design article).
 MAX_WAIT_S = 0.050
@@ -36,11 +32,8 @@ MAX_WAIT_S = 0.050
 #: Users without debt are forgotten this often, in ns of the step clock.
 _CLEANUP_EVERY_NS = 1_000_000_000
 
-#: One place in this many is kept for users that have quota.
-RESERVE = 8
 
-
-class OutputRateScheduler(Membership):
+class OutputRateScheduler(SchedulingPass):
     """Name this one as ``scheduler_cls``: it is sync or async as the config says."""
 
     def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> OutputRateScheduler:
@@ -51,22 +44,8 @@ class OutputRateScheduler(Membership):
 
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
-        self.settlement = Settlement(
-            self.limiter,
-            self.turns,
-            self.residents,
-            self._capacity(),
-            fail_open=self.fail_open,
-            on_take=self.books.take,
-            on_take_all=self.books.take_all,
-            preempt=self._preempt_throttled,
-            first_of=self.waiting.first_of,
-        )
-        self._seed_forbids = vllm_config.device_config.device_type == "cpu"
         self._next_cleanup_ns: int | None = None
         self._idle_until_ns: int | None = None
-        self._step: Step = self.settlement.step  # the step that is being scheduled
-        self._reordered = False  # self.running is not what stock's would be
 
     # One step
 
@@ -77,7 +56,6 @@ class OutputRateScheduler(Membership):
         now_ns = self.books.now_ns = self._clock.read()
         self._tell_time(now_ns)
         step = self.settlement.settle(now_ns, self._free_places())
-        self._step = step
         with self._only_those_in(step):
             output = super().schedule(*args, **kwargs)
         self._charge_dispatched(step, output)
@@ -97,33 +75,6 @@ class OutputRateScheduler(Membership):
         if self._next_cleanup_ns is None or now_ns >= self._next_cleanup_ns:
             self._next_cleanup_ns = now_ns + _CLEANUP_EVERY_NS
             self.limiter.cleanup_idle_users(now_ns)
-
-    @contextmanager
-    def _only_those_in(self, step: Step) -> Iterator[None]:
-        """Show stock's scheduling pass the step's requests, and nobody else."""
-        if step.everybody:
-            if self._reordered:
-                self.running = self.residents.everyone()
-                self._reordered = False
-            yield
-            return
-        manager = self.kv_cache_manager
-        places = self.settlement.capacity.places
-        parked = len(self.residents) - len(step.running)
-        self._reordered, self._allocate = True, manager.allocate_slots
-        self.running = step.running.copy()
-        self.max_num_active_reqs = min(places, self.max_num_running_reqs - parked)
-        self._reserve_prefill_lookahead = self._limit_chunk
-        manager.allocate_slots = self._allocate_slots
-        for queue in (self.waiting, self.kv_holding_waiting):
-            queue.stage(step.open, self._has_room_without_quota)
-        try:
-            yield
-        finally:
-            for queue in (self.waiting, self.kv_holding_waiting):
-                queue.unstage()
-            del self._reserve_prefill_lookahead, manager.allocate_slots
-            self.max_num_active_reqs = places
 
     def _charge_dispatched(self, step: Step, output: SchedulerOutput) -> None:
         """Book what was dispatched; what was taken for it and not used is refunded here."""
@@ -241,104 +192,6 @@ class OutputRateScheduler(Membership):
                 self.turns.sleep(user, ready_ns)
                 self.books.throttled(user.name, ready_ns)
 
-    # Stock's questions during a step that not everybody takes part in
-
-    def _limit_chunk(self, request: Request, num_computed: int, num_new: int) -> int:
-        """In place of ``_reserve_prefill_lookahead``: no sampled token without quota.
-
-        Stock asks it last for every request, in both loops.  A step samples iff it
-        reaches the end of the known tokens; without quota a prompt stops one short
-        of it, or waits whole where prefill may not be chunked.
-        """
-        num_new = super()._reserve_prefill_lookahead(request, num_computed, num_new)
-        user = request.output_rate_line.user
-        if not user.limited or not num_new:
-            return num_new
-        if num_computed + num_new >= request.num_tokens:
-            if user.left:
-                user.left -= 1
-                return num_new
-            if not self.scheduler_config.enable_chunked_prefill or self._seeded(request):
-                return 0
-            last = request.num_tokens - max(1, self.num_prefill_lookahead)
-            num_new = max(0, last - num_computed)
-        step = self._step
-        if user.out_of_quota and request.status == RequestStatus.RUNNING:
-            num_new = min(num_new, step.spare)
-            step.spare -= num_new
-        return num_new
-
-    def _handle_blocked_waiting_request(self, request: Request) -> bool:
-        ready: bool = super()._handle_blocked_waiting_request(request)
-        user = request.output_rate_line.user
-        if not ready or self._step.everybody or not user.limited or user.left:
-            return ready
-        if not self._seeded(request) and self._tokens_to_compute(request) > 1:
-            return True
-        for queue in (self.waiting, self.kv_holding_waiting):
-            queue.shut(request.output_rate_line)
-        return False
-
-    def _seeded(self, request: Request) -> bool:
-        """Whether a seed forbids that the prompt stops one short of its end to wait for quota.
-
-        It does on the CPU: the worker of vLLM 0.32.0 takes a generator back by what a chunk drew,
-        which PyTorch's generator for the CPU cannot do, and that ends the engine.
-        """
-        return self._seed_forbids and request.sampling_params.seed is not None
-
-    def _tokens_to_compute(self, request: Request) -> int:
-        """What a waiting request has left to compute after the prefix cache."""
-        computed = request.num_computed_tokens
-        manager = self.kv_cache_manager
-        if not computed and manager.prefix_cache_lookup_enabled(request):
-            # The coordinator's own look-up: the manager's may emit KV events.
-            computed = manager.coordinator.find_longest_cache_hit(
-                request.block_hashes, request.num_tokens - 1
-            )[1]
-        return request.num_tokens - computed
-
-    def _has_room_without_quota(self) -> bool:
-        """Whether a request out of quota may take a place, to compute its prompt."""
-        held = len(self.residents) + self._step.admitted + self.num_waiting_for_streaming_input
-        return (
-            self.scheduler_config.enable_chunked_prefill
-            and held < self.max_num_running_reqs - self.settlement.capacity.reserve
-        )
-
-    def _allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> Any:
-        """In place of the KV manager's: where blocks are short, throttled residents give way."""
-        blocks = self._allocate(request, *args, **kwargs)
-        if blocks is None:
-            victims = self._victims(request, args, kwargs)
-            for victim in victims:
-                self._preempt_throttled(victim)
-            if victims:
-                blocks = self._allocate(request, *args, **kwargs)
-        if blocks is not None and request.status != RequestStatus.RUNNING:
-            self._step.admitted += 1
-            line = request.output_rate_line
-            line.admit = max(0, line.admit - 1)
-        return blocks
-
-    def _victims(
-        self, request: Request, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[Request]:
-        line = request.output_rate_line
-        if line.user.out_of_quota:
-            return []
-        if request.status == RequestStatus.RUNNING:
-            # Stock would take the worst priority of those running: only then ours come first.
-            level = max(other.output_rate_line.level for other in self.running)
-            throttled = self.settlement.throttled(level)
-        elif self.settlement.entitled(line.user):
-            throttled = self.settlement.throttled(line.level, but=line.user)
-        else:
-            return []
-        manager = self.kv_cache_manager
-        pool = holders(manager, throttled, kwargs)
-        return choose(pool, blocks_missing(manager, request, args, kwargs)) if pool else []
-
     # What the engine, tests and operators ask
 
     def output_rate_wait_s(self) -> float:
@@ -370,21 +223,6 @@ class OutputRateScheduler(Membership):
         held = len(self.residents) + self.num_waiting_for_streaming_input
         waiting = len(self.waiting) + len(self.kv_holding_waiting)
         return max(0, min(self.max_num_running_reqs - held, waiting))
-
-    def _capacity(self) -> Capacity:
-        scheduler = self.scheduler_config
-        tokens = self.max_num_scheduled_tokens
-        threshold = scheduler.long_prefill_token_threshold
-        capped = 0 < threshold < tokens and not self.adaptive_long_prefill_threshold
-        return Capacity(
-            places=self.max_num_active_reqs,
-            residents=self.max_num_running_reqs,
-            reserve=max(1, self.max_num_running_reqs // RESERVE),
-            tokens=tokens,
-            chunk=threshold if capped else tokens,
-            max_model_len=self.max_model_len,
-            max_loras=self.lora_config.max_loras if self.lora_config else None,
-        )
 
 
 class SyncOutputRateScheduler(OutputRateScheduler, Scheduler):
