@@ -158,16 +158,17 @@ def test_a_raise_is_remembered_even_if_time_steps_back(both):
     assert limiter.available("a", 10 * MS) == 12
 
 
-def test_a_user_may_have_more_than_a_new_one_after_a_raise(both):
+@pytest.mark.parametrize("start", [0, 1000 * S])
+def test_a_user_may_have_more_than_a_new_one_after_a_raise(both, start):
     limiter = both(10, rates={"a": 1000})
-    assert limiter.try_take("a", 0)
-    limiter.set_default_rate(1000, 0)
-    limiter.unset_rate("a", 0)
-    assert limiter.available("a", 0) == 100, "its level survives"
-    limiter.cleanup_idle_users(2 * MS)
-    assert limiter.available("a", 2 * MS) == 101, "full, but not like a new user yet"
-    assert limiter.available("b", 2 * MS) == 4
-    assert limiter.cleanup_idle_users(100 * MS) == 1
+    assert limiter.try_take("a", start)
+    limiter.set_default_rate(1000, start)
+    limiter.unset_rate("a", start)
+    assert limiter.available("a", start) == 100, "its level survives"
+    limiter.cleanup_idle_users(start + 2 * MS)
+    assert limiter.available("a", start + 2 * MS) == 101, "full, but not like a new user yet"
+    assert limiter.available("b", start + 2 * MS) == 4
+    assert limiter.cleanup_idle_users(start + 100 * MS) == 1
 
 
 def test_a_cut_caps_at_the_new_full_quota(both):

@@ -102,3 +102,16 @@ def test_the_log_of_a_steady_user_stays_short():
     for now in range(0, 100 * S, 10 * MS):
         limiter.try_take("a", now)
     assert len(limiter._logs["a"]) <= 21
+
+
+def test_takes_of_one_instant_are_one_entry_and_a_refunded_one_is_none():
+    """Memory is by instants: a flood in one step, or refunds step after step, must not add up."""
+    limiter = RollingWindow(default_rate=1000)
+    for now in (0, MS):
+        for _ in range(3):
+            limiter.try_take("a", now)
+    log = limiter._logs["a"]
+    assert log._instants == [0, MS]
+    limiter.try_take("a", 2 * MS)
+    limiter.refund("a", 2 * MS)
+    assert log._instants == [0, MS]
