@@ -34,6 +34,9 @@ MAX_EVENTS = 2_000_000
 _FLUSH_EVERY = 512
 _FLUSH_AFTER_NS = 200_000_000
 
+# Made once: `json.dumps` with separators makes one for every event.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class Recorder:
     """Writes events to ``path``; after ``max_events`` it says so once and stops.
@@ -66,7 +69,7 @@ class Recorder:
         self._write({"e": kind, "ns": ns, **keys}, ns)
 
     def _write(self, event: dict[str, Any], ns: int) -> None:
-        self._pending.append(json.dumps(event, separators=(",", ":")))
+        self._pending.append(_encode(event))
         if len(self._pending) >= _FLUSH_EVERY or ns - self._flushed_ns > _FLUSH_AFTER_NS:
             self._flushed_ns = ns
             self.flush()
