@@ -80,6 +80,8 @@ class Membership(_Stock):
 
     def _preempt_throttled(self, request: Request) -> None:
         request.output_rate_line.admit = 0  # it does not come back in the same step
+        if request in self.running:  # it takes no part in this step, but stock may count it
+            self.running.remove(request)
         self._preempt_request(request, time.monotonic())
 
     def _preempt_request(

@@ -287,6 +287,15 @@ class Settlement:
             ):
                 yield request
 
+    def keeps_its_place(self, request: Request) -> bool:
+        """Whether stock must not preempt it for another: admitted again and without a new token.
+
+        That holds for a user short of quota; with enough of it, stock's order does.
+        """
+        user = request.output_rate_line.user
+        short = user.limited and (user.out_of_quota or user.short)
+        return short and request in self.residents.owed
+
     def _could_evict_for(self, line: Line[Request]) -> bool:
         return (
             self.turns.asleep > 0

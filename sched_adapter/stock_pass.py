@@ -93,8 +93,16 @@ class SchedulingPass(Membership):
         step = self._step
         if user.out_of_quota and request.status == RequestStatus.RUNNING:
             num_new = min(num_new, step.spare)
+            if num_new and not self._fits(request, num_new):
+                step.running.remove(request)  # it waits, and is a victim like any that is parked
+                return 0
             step.spare -= num_new
         return num_new
+
+    def _fits(self, request: Request, num_new: int) -> bool:
+        """Whether there are blocks for it: without quota nobody is preempted, itself neither."""
+        lookahead = {"num_lookahead_tokens": self.num_lookahead_tokens}
+        return blocks_missing(self.kv_cache_manager, request, (num_new,), lookahead) <= 0
 
     def _handle_blocked_waiting_request(self, request: Request) -> bool:
         ready: bool = super()._handle_blocked_waiting_request(request)
@@ -143,6 +151,8 @@ class SchedulingPass(Membership):
                 self._preempt_throttled(victim)
             if victims:
                 blocks = self._allocate(request, *args, **kwargs)
+            elif request.status == RequestStatus.RUNNING:
+                self._keep_places(request)
         if blocks is not None and request.status != RequestStatus.RUNNING:
             self._step.admitted += 1
             line = request.output_rate_line
@@ -166,6 +176,13 @@ class SchedulingPass(Membership):
         manager = self.kv_cache_manager
         pool = holders(manager, throttled, kwargs)
         return choose(pool, blocks_missing(manager, request, args, kwargs)) if pool else []
+
+    def _keep_places(self, request: Request) -> None:
+        """Stock is about to preempt for ``request``: not who was promised to keep its place."""
+        promised = self.settlement.keeps_its_place
+        if any(map(promised, self.residents.owed)):
+            behind = self.running.index(request) + 1  # those before it are scheduled
+            self.running[behind:] = [r for r in self.running[behind:] if not promised(r)]
 
     def _capacity(self) -> Capacity:
         scheduler = self.scheduler_config
