@@ -149,7 +149,7 @@ RULES: Final = (
         "several batches are in flight at once, for which scheduling and preemption are not proven",
         _above_one("pipeline_parallel_size"),
         _exceeds_one("parallel_config.pipeline_parallel_size"),
-        "give 1; tensor parallelism works",
+        "give 1, or tensor parallelism, which has one scheduler",
     ),
     Rule(
         "a pooling model",
