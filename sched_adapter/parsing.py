@@ -37,7 +37,10 @@ _MS_MEND: Final = "plain milliseconds such as 100 or 2.5, with at most six decim
 
 def shown(value: object) -> str:
     """`value` in one line of bounded length and plain ASCII, for an error's text."""
-    text = ascii(value)
+    try:
+        text = ascii(value)
+    except Exception:  # a foreign __repr__, or an int beyond Python's limit of digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -143,7 +146,10 @@ def milliseconds(value: object, *, zero: bool) -> int:
     Raises:
         ValueError: anything but a plain decimal number of whole nanoseconds; 0 unless `zero`.
     """
-    text = str(value) if isinstance(value, int | float | str) else ""
+    try:
+        text = str(value)
+    except Exception:  # as for `shown`
+        text = ""
     if not _MILLISECONDS.fullmatch(text):
         raise ValueError(f"{shown(value)} is not a duration: give {_MS_MEND}")
     ns = int(Fraction(text) * _NS_PER_MS)

@@ -50,11 +50,11 @@ class StepTime:
         self._began_ns, self._ended_ns = now_ns, None
         if began_ns is None or ended_ns is None:
             return None
-        self.length_ns = max(0, ended_ns - began_ns)
+        self.length_ns = ended_ns - began_ns
         self._long = self._long + 1 if self.length_ns > self._burst_ns else 0
         if self._long == _IN_A_ROW and not self._silent:
             self._silent = True
-            logger.warning("%s", self.advice())
+            logger.warning(self.advice())
         return self.length_ns if now_ns - ended_ns <= _REST_NS else None
 
     def advice(self) -> str:
@@ -69,7 +69,7 @@ class StepTime:
 
     def reachable(self, rate: Fraction | int) -> Fraction:
         """The most of ``rate`` (tokens/s) that a user gets with steps as long as the latest."""
-        if self.length_ns <= self._burst_ns:
+        if not self.length_ns:
             return Fraction(rate)
         per_step = 1 + Fraction(self._burst_ns, 10**9) * rate
         return min(Fraction(rate), per_step / Fraction(self.length_ns, 10**9))

@@ -49,7 +49,8 @@ def _exact(pool: Sequence[Holder[R]], blocks: int) -> list[R]:
             if known is None or better < known[:2]:
                 best[then] = (*better, (*way[2], request))
     found = best[blocks]
-    return list(found[2]) if found else []
+    assert found is not None  # all of them would do
+    return list(found[2])
 
 
 def _greedy(pool: Sequence[Holder[R]], blocks: int) -> list[R]:

@@ -53,6 +53,21 @@ def test_what_got_past_the_front_end_counts_as_anonymous(value: object, _fault: 
     assert identity.user_of(request({"output_rate_user": value})) == identity.ANONYMOUS
 
 
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("", "a user's name cannot be empty"),
+        ("x" * 255 + "\n", "a user's name cannot hold '\\n' (character 256)"),
+        ("x" * 256 + "\n", "a user's name cannot have 257 characters"),
+    ],
+)
+def test_the_line_names_the_fault_and_the_mend(value: str, fault: str) -> None:
+    with pytest.raises(ValueError, match="printable") as caught:
+        identity.check(value)
+    mend = "give a string of 1 to 256 printable characters, or leave the field out"
+    assert str(caught.value) == f"{fault}: {mend}"
+
+
 class StrangeStr(str):
     def __hash__(self) -> int:
         raise RuntimeError("no hash")

@@ -61,3 +61,29 @@ def test_a_user_who_comes_back_keeps_the_account() -> None:
     ledger.deliver(1)
     ledger.fold()
     assert ledger.of("a").delivered == 1
+
+
+def test_a_new_ledger_owes_nothing_and_knows_no_step() -> None:
+    ledger = Ledger()
+    assert ledger.deliver(1) is None
+    assert (ledger.failed_open, ledger.accounts, ledger.total()) == (0, {}, Account())
+
+
+def test_one_requests_abort_does_not_make_anothers_chunk_a_token() -> None:
+    ledger = Ledger()
+    dispatched(ledger, 1, "r", "s", chunks=("t",))
+    assert ledger.lose("r", "a") == 1
+    assert ledger.lose("t", "a") == 0
+    assert ledger.of("a").in_flight == 1
+
+
+def test_an_account_opened_anew_is_not_closed_for_an_earlier_leaving() -> None:
+    ledger = Ledger()
+    dispatched(ledger, 1, "r")
+    ledger.deliver(1)
+    ledger.leave("a")
+    assert ledger.accounts == {}
+    dispatched(ledger, 2, "s")
+    ledger.deliver(2)
+    ledger.fold()
+    assert ledger.accounts == {"a": Account(charged=1, dispatched=1, delivered=1)}

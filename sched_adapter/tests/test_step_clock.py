@@ -27,6 +27,13 @@ def test_a_look_starts_no_step_and_is_never_before_the_last() -> None:
     assert clock.peek() == 100
 
 
+def test_it_may_step_back_again_and_again() -> None:
+    instants = iter([100, 60, 70, 20, 25, 26])
+    clock = StepClock(lambda: next(instants))
+    assert [clock.read() for _ in range(5)] == [100, 100, 110, 110, 115]
+    assert clock.peek() == 116  # at the pace of the steps, not of the source
+
+
 def slow(steps: StepTime, count: int, length_ns: int) -> None:
     for n in range(count):
         steps.begin(n * length_ns)

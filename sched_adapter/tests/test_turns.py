@@ -68,6 +68,29 @@ def test_a_waiting_request_takes_its_turn_among_residents_by_when_it_got_in_line
     assert list(made.in_turn(2, 7, -1)) == ["1", None, "2", None]
 
 
+def test_of_two_that_tie_the_waiting_request_goes_first() -> None:
+    made = line(Turns(), "a", "1")
+    made.queued = 1
+    list(made.in_turn(1, 5, -1))
+    made.serve("1", 5)
+    assert list(made.in_turn(1, 6, -1)) == [None, "1"]
+
+
+def test_all_who_wait_have_their_turn_while_there_are_places() -> None:
+    made = line(Turns(), "a", "1")
+    made.queued = 3
+    assert list(made.in_turn(3, 5, -1)) == ["1", None, None, None]
+
+
+def test_places_that_are_gone_are_not_dealt_to_those_who_stood_in_line_for_them() -> None:
+    made = line(Turns(), "a", "1")
+    made.queued = 3
+    list(made.in_turn(3, 5, -1))
+    made.serve("1", 6)
+    assert list(made.in_turn(1, 7, -1)) == [None, "1"]
+    assert list(made.in_turn(3, 7, -1)) == [None, None, None, "1"]
+
+
 def test_without_a_place_nobody_waiting_has_a_turn() -> None:
     made = line(Turns(), "a", "1")
     made.queued = 3
@@ -89,6 +112,42 @@ def test_a_turn_that_could_not_be_used_is_lost_not_kept() -> None:
     made.pass_over(1, 7)
     assert next(made.in_turn(1, 8, -1)) == "1"
     assert (made.admit, made.missed) == (0, 7)
+
+
+def test_who_lost_a_turn_stands_in_line_anew_behind_the_others() -> None:
+    made = line(Turns(), "a", "1")
+    made.queued = made.admit = 2
+    list(made.in_turn(2, 5, -1))
+    made.pass_over(1, 7)
+    made.serve("1", 6)
+    assert list(made.in_turn(2, 8, -1)) == [None, "1", None]  # since 5 and since 7
+
+
+def test_a_line_and_a_user_begin_at_rest() -> None:
+    turns: Turns[str] = Turns()
+    made = turns.join("a", 0, lambda name: True)
+    assert list(made.in_turn(9, 0, turns.caught_up)) == []
+    assert (made.queued, made.admit, made.missed, made.shut) == (0, 0, None, False)
+    user = made.user
+    assert (user.granted, user.pledged, user.left, user.short) == (0, 0, 0, False)
+    assert user.asked < 0  # in no step, and steps count from 0
+    assert user.out_of_quota
+
+
+def test_before_any_step_caught_up_a_resident_goes_before_who_came_later() -> None:
+    turns: Turns[str] = Turns()
+    made = line(turns, "a", "1")
+    made.queued = 1
+    assert list(made.in_turn(1, 1, turns.caught_up)) == ["1", None]
+
+
+def test_a_user_shows_in_a_debugger_whether_it_sleeps() -> None:
+    turns: Turns[str] = Turns()
+    made = line(turns, "a", "12")
+    made.queued = 3
+    assert repr(made.user) == "User('a', 2 resident, 3 queued, awake)"
+    turns.sleep(made.user, 100)
+    assert repr(made.user) == "User('a', 2 resident, 3 queued, asleep until 100)"
 
 
 def test_a_sleeper_is_not_dealt_to_and_wakes_at_its_instant_not_before() -> None:
