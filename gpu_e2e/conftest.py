@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpu_e2e.suite.results import Scenario
 
 SCENARIOS = Path(__file__).parent / "scenarios"
+SOAK = Path(__file__).parent / "soak"
 PLUGIN = "gpu-e2e-run"
 
 
@@ -23,10 +24,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "flags(name): the server's flags, roomy (default) or tight")
+    config.addinivalue_line("markers", "flags(name): the server's flags, roomy by default")
     config.addinivalue_line("markers", "last: the scenario ends its server, so it comes last")
-    config.addinivalue_line("markers", "once: for the first selected server of its flags only")
+    config.addinivalue_line(
+        "markers", "once(backend, mode): on one server only, the first or this one"
+    )
     config.addinivalue_line("markers", "server: it starts real servers; only by -m server")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The soak takes minutes: only for those who name it."""
+    if collection_path != SOAK:
+        return None
+    asked = (config.invocation_params.dir / arg.partition("::")[0] for arg in config.args)
+    return None if any(path.resolve().is_relative_to(SOAK) for path in asked) else True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -45,7 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if costly:
             config.hook.pytest_deselected(items=costly)
             items[:] = [item for item in items if item not in costly]
-    mine = [item for item in items if item.path.is_relative_to(SCENARIOS)]
+    mine = [
+        item
+        for item in items
+        if item.path.is_relative_to(SCENARIOS)
+        or (item.path.is_relative_to(SOAK) and "live" in getattr(item, "fixturenames", ()))
+    ]
     if not mine:
         return
     given = options.read(config)

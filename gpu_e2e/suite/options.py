@@ -54,6 +54,9 @@ def add(parser: pytest.Parser) -> None:
         "--record", type=Path, metavar="PATH", help="the engine record of the server at --base-url"
     )
     group.addoption(
+        "--minutes", type=float, default=5.0, help="of gpu_e2e/soak (default: %(default)s)"
+    )
+    group.addoption(
         "--reports", type=Path, default=REPORTS, metavar="FOLDER", help="default: %(default)s"
     )
 
@@ -114,6 +117,14 @@ def _engines(backends: Sequence[str], modes: Sequence[Mode]) -> tuple[tuple[str,
             raise pytest.UsageError(f"gpu_e2e: --backend {text!r}: write NAME or NAME/sync|async")
         found += [(name, mode) for mode in MODES if (mode == only if slash else mode in modes)]
     return tuple(dict.fromkeys(found))
+
+
+def minutes(config: pytest.Config) -> float:
+    """How long the soak goes on. Raises pytest.UsageError unless it is a time."""
+    given = float(config.getoption("minutes"))
+    if not 0 < given < float("inf"):
+        raise pytest.UsageError(f"gpu_e2e: --minutes {given}: give more than 0")
+    return given
 
 
 def need_device(options: Options) -> None:

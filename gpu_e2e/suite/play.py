@@ -55,6 +55,8 @@ class Play:
     stall_ns: int = 0
     start_ns: int = 0
     end_ns: int = 0
+    _known: list[str] = field(default_factory=list)
+    _requests: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, user: str | None) -> list[Stream]:
         """The user's streams, in the order of their requests."""
@@ -64,8 +66,13 @@ class Play:
         """The engine's requests of a stream: several for n > 1, none if it never came that far."""
         if stream.request_id is None:
             return []
-        known = dict.fromkeys([*self.record.by_request(), *self.record.finishes])
-        return [req for req in known if stream.request_id in req]
+        if not self._known:  # the record is whole by now, and may be long
+            seen = [*(d.req for d in self.record.dispatches), *self.record.finishes]
+            self._known = list(dict.fromkeys(seen))
+        if stream.request_id not in self._requests:
+            mine = [req for req in self._known if stream.request_id in req]
+            self._requests[stream.request_id] = mine
+        return self._requests[stream.request_id]
 
     def dispatches(self, stream: Stream) -> list[Dispatch]:
         """The stream's dispatched tokens."""

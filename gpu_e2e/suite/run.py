@@ -37,7 +37,11 @@ def keys_for(definition: Any, options: Options) -> list[Key]:
     if options.base_url is not None:
         return [Key(_ELSEWHERE, "", flags)]
     keys = [Key(backend, mode, flags) for backend, mode in options.engines]
-    return keys[:1] if definition.get_closest_marker("once") else keys
+    once = definition.get_closest_marker("once")
+    if once is None:
+        return keys
+    wanted = Key(*once.args, flags) if once.args else keys[0]
+    return [wanted if wanted in keys else keys[0]]
 
 
 def key_of(item: pytest.Item) -> Key | None:

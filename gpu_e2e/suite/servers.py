@@ -29,12 +29,27 @@ FLAGS = {
         *("--max-num-batched-tokens", "256", "--enable-prompt-tokens-details"),
         *("--default-user-output-tokens-per-second", "40"),
     ],
+    # Everything at once, and nobody unlimited.
+    "soak": [
+        *("--max-model-len", "1024", "--max-num-seqs", "20", "--max-num-active-seqs", "6"),
+        *("--max-num-batched-tokens", "256", "--enable-prompt-tokens-details"),
+        *("--default-user-output-tokens-per-second", "25"),
+    ],
+    # What the roomy one has, behind two processes that answer HTTP.
+    "doors": [
+        *("--max-model-len", "4096", "--max-num-seqs", "128"),
+        *("--max-num-batched-tokens", str(CHUNK), "--api-server-count", "2"),
+    ],
 }
 ACTIVE_CAP = 4
+SOAK_ACTIVE_CAP = 6
 PLACES = 16
 # Of 128 tokens each on CPU and of 16 on CUDA: about nine times 128 tokens, while one request may
 # need eight of them.
-BLOCKS = {"cpu": 10, "cuda": 80}
+BLOCKS = {
+    "tight": {"cpu": 10, "cuda": 80},
+    "soak": {"cpu": 16, "cuda": 128},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +108,9 @@ class Servers:
     def flags(self, key: Key) -> list[str]:
         """What the server of this key is started with."""
         flags = [*users.flag(), "--output-rate-limiter", key.backend, *FLAGS[key.flags]]
-        if key.flags == "tight":
-            flags += ["--num-gpu-blocks-override", str(BLOCKS[self._options.device])]
+        if key.flags in BLOCKS:
+            blocks = BLOCKS[key.flags][self._options.device]
+            flags += ["--num-gpu-blocks-override", str(blocks)]
         return [*flags, "--output-rate-record", os.fspath(self.folder(key) / "record.jsonl")]
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ The left side is the engine's ledger, the first term the server's answer to the 
 
 from __future__ import annotations
 
-from conformance.endpoint.record import EngineRecord
+from conformance.endpoint.record import Dispatch, EngineRecord
 from conformance.endpoint.trace import Stream
 from conformance.endpoint.verdict import Verdict
 from gpu_e2e.suite.play import Play
@@ -28,17 +28,22 @@ def totals(play: Play) -> Verdict:
     wrong: list[str] = []
     charged = usage = beyond = cut = lost = refunded = 0
     record = play.record
-    for user in record.users():
+    by_user: dict[str, dict[str, list[Dispatch]]] = {}
+    for req, dispatches in record.by_request().items():
+        by_user.setdefault(dispatches[0].user, {})[req] = dispatches
+    owner = {req: user for user, requests in by_user.items() for req in requests}
+    answers: dict[str, list[Stream]] = {}
+    for stream in filter(whole, play.streams):
+        for user in {owner[req] for req in play.requests(stream) if req in owner}:
+            answers.setdefault(user, []).append(stream)
+    for user, requests in by_user.items():
         if record.promise(user) is None:
             continue
-        requests = record.by_request(user)
         own = {"charged": sum(d.charged for ds in requests.values() for d in ds)}
         own["lost"] = sum(sum(record.lost.get(req, {}).values()) for req in requests)
         own["usage"], own["beyond"], matched = 0, 0, set()
-        for stream in play.streams:
+        for stream in answers.get(user, ()):
             mine = [req for req in play.requests(stream) if req in requests]
-            if not whole(stream) or not mine:
-                continue
             matched |= set(mine)
             out = sum(record.delivered.get(req, 0) for req in mine)
             told = stream.completion_tokens or 0

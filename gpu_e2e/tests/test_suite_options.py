@@ -78,7 +78,9 @@ class Item:
 
     def get_closest_marker(self, name):
         args = self.markers.get(name)
-        return SimpleNamespace(args=(args,)) if args else None
+        if not args:
+            return None
+        return SimpleNamespace(args=() if args is True else args)
 
 
 def test_each_server_is_started_once_and_ended_last():
@@ -100,7 +102,11 @@ def test_which_servers_a_scenario_runs_on():
     read = options.read(config(device="cpu", backend=["gcra", "token_bucket"]))
     assert len(keys_for(Item("a"), read)) == 4
     assert keys_for(Item("a", once=True), read) == [Key("gcra", "sync", "roomy")]
-    assert {key.flags for key in keys_for(Item("a", flags="tight"), read)} == {"tight"}
+    one = Item("a", once=("token_bucket", "async"))
+    assert keys_for(one, read) == [Key("token_bucket", "async", "roomy")]
+    one = Item("a", once=("rolling_window", "async"))
+    assert keys_for(one, read) == [Key("gcra", "sync", "roomy")]
+    assert {key.flags for key in keys_for(Item("a", flags=("tight",)), read)} == {"tight"}
 
 
 def test_two_scenarios_never_share_a_user():
