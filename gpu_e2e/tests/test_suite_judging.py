@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 
 import pytest
 
@@ -10,7 +12,7 @@ from conformance.endpoint.record import EngineRecord
 from conformance.endpoint.trace import Ask, Stream
 from conformance.endpoint.verdict import Verdict
 from conformance.rules import Pace
-from gpu_e2e.suite import metrics, report, text
+from gpu_e2e.suite import connections, metrics, report, text
 from gpu_e2e.suite.page import page
 from gpu_e2e.suite.play import Play
 from gpu_e2e.suite.results import Results, Scenario
@@ -140,3 +142,12 @@ def test_the_terminal_lists_what_did_not_run():
     assert "not run: sigterm (gcra-sync-roomy): not ours" in shown
     assert "1 holds, 1 BROKEN, 1 not run" in shown
     assert "40 <tok/s>" in shown
+
+
+def test_the_connections_of_a_process():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert connections.by_process(os.getpgrp(), port) == {}
+        with socket.create_connection(("127.0.0.1", port)), listening.accept()[0]:
+            assert connections.by_process(os.getpgrp(), port) == {os.getpid(): 1}
+            assert connections.by_process(os.getpgrp() + 1, port) == {}
