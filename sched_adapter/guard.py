@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from limiters import Limiter
+from limiters.rate import RateLike
 
 logger = logging.getLogger("vllm.output_rate")
 
@@ -86,6 +87,17 @@ class Guard:
     def rate_of(self, user: str) -> Any:
         # Limits were asked for: who cannot be told from an unlimited user is limited.
         return self._or(0, "rate_of", _is_anything, user)
+
+    # Changes that somebody asks for, who is told where they fail.
+
+    def set_rate(self, user: str, rate: RateLike, now_ns: int) -> None:
+        self._limiter.set_rate(user, rate, now_ns)
+
+    def unset_rate(self, user: str, now_ns: int) -> None:
+        self._limiter.unset_rate(user, now_ns)
+
+    def set_default_rate(self, rate: RateLike | None, now_ns: int) -> None:
+        self._limiter.set_default_rate(rate, now_ns)
 
     def __len__(self) -> int:
         return self._or(0, "__len__", _is_int)

@@ -19,12 +19,13 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import Request
 
+from limiters.rate import RateLike
 from sched_adapter.clock import StepClock
 from sched_adapter.ledger import Ledger
 from sched_adapter.residents import limited_users
 from sched_adapter.step import Step
 from sched_adapter.stock_pass import SchedulingPass
-from sched_adapter.turns import Line
+from sched_adapter.turns import Line, User
 
 #: The engine never waits longer than this for quota, in seconds (design article).
 MAX_WAIT_S = 0.050
@@ -70,11 +71,14 @@ class OutputRateScheduler(SchedulingPass):
         if step_ns:
             self.limiter.end_step(now_ns - step_ns, now_ns)
         for line in self.turns.wake(now_ns):
-            self.waiting.reopen(line)
-            self.kv_holding_waiting.reopen(line)
+            self._reopen(line)
         if self._next_cleanup_ns is None or now_ns >= self._next_cleanup_ns:
             self._next_cleanup_ns = now_ns + _CLEANUP_EVERY_NS
             self.limiter.cleanup_idle_users(now_ns)
+
+    def _reopen(self, line: Line[Request]) -> None:
+        self.waiting.reopen(line)
+        self.kv_holding_waiting.reopen(line)
 
     def _charge_dispatched(self, step: Step, output: SchedulerOutput) -> None:
         """Book what was dispatched; what was taken for it and not used is refunded here."""
@@ -191,6 +195,33 @@ class OutputRateScheduler(SchedulingPass):
                 ready_ns = self.limiter.ready_at_ns(user.name, step.now_ns)
                 self.turns.sleep(user, ready_ns)
                 self.books.throttled(user.name, ready_ns)
+
+    # Changes while it runs: between two steps, on the engine's thread
+
+    def set_rate(self, user: str, rate: RateLike | None) -> None:
+        """Give the user a rate of its own in tokens/s from now on; None: the default again.
+
+        Raises as the limiter does, TypeError or ValueError, before anything is changed.
+        """
+        now_ns = self._clock.read()
+        if rate is None:
+            self.limiter.unset_rate(user, now_ns)
+        else:
+            self.limiter.set_rate(user, rate, now_ns)
+        if user in self.turns.users:
+            self._relimit(self.turns.users[user])
+
+    def set_default_rate(self, rate: RateLike | None) -> None:
+        """Set the rate in tokens/s of users without one of their own; None: unlimited."""
+        self.limiter.set_default_rate(rate, self._clock.read())
+        for user in self.turns.users.values():
+            self._relimit(user)
+
+    def _relimit(self, user: User[Request]) -> None:
+        """The limiter has another rate for this user, or may have: ask again in the next step."""
+        for line in self.turns.relimit(user, self._is_limited(user.name)):
+            self._reopen(line)
+        self._idle_until_ns = None
 
     # What the engine, tests and operators ask
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -183,13 +183,31 @@ class Turns(Generic[R]):
         while alarms and alarms[0][0] <= now_ns:
             ready_ns, _, user = heapq.heappop(alarms)
             if user.ready_ns == ready_ns:
-                user.ready_ns = None
-                self.asleep -= 1
-                self.limited_awake[user] = None
-                for line in user.lines.values():
-                    line.shut = False
-                    self.rings.setdefault(line.level, {})[line] = None
-                    woken.append(line)
+                woken += self._rouse(user)
+        return woken
+
+    def _rouse(self, user: User[R]) -> Iterable[Line[R]]:
+        user.ready_ns = None
+        self.asleep -= 1
+        self.limited_awake[user] = None
+        for line in user.lines.values():
+            line.shut = False
+            self.rings.setdefault(line.level, {})[line] = None
+        return user.lines.values()
+
+    def relimit(self, user: User[R], limited: bool) -> list[Line[R]]:
+        """The user's rate has changed: what was settled for it is void. Its lines, if it slept."""
+        woken = [] if user.ready_ns is None else list(self._rouse(user))
+        user.limited = limited
+        user.asked = -1
+        user.granted = user.pledged = user.left = 0
+        user.short = False
+        self.limited_awake.pop(user, None)
+        if limited:
+            self.limited_awake[user] = None
+        if len(self._alarms) > 2 * self.asleep + 64:  # mostly of users who were woken here
+            self._alarms = [alarm for alarm in self._alarms if alarm[2].ready_ns == alarm[0]]
+            heapq.heapify(self._alarms)
         return woken
 
     def next_alarm_ns(self) -> int | None:

@@ -136,7 +136,7 @@ class Soak:
         if users:
             user, now = self.draw.choice(users), self._now()
             rate = self.draw.choice(RATES)
-            self.scheduler.limiter.set_rate(user, rate, now)
+            self.scheduler.set_rate(user, rate)
             self.rates.setdefault(user, []).append((now, self.scheduler.limiter.rate_of(user)))
             self.figures["rate changes"] += 1
 
@@ -193,7 +193,7 @@ class Soak:
         self._check_windows(user, [instant for instant in at if instant >= since], rate)
         self.figures["users"] += 1
         if len(changes) > 1:
-            self.scheduler.limiter.unset_rate(user, self._now())
+            self.scheduler.set_rate(user, None)
 
     def _check_windows(self, user: str | None, at: list[int], rate: Fraction) -> None:
         for count, (width, _) in enumerate(tightest(at), start=1):
