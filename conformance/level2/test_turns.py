@@ -191,3 +191,48 @@ def test_S4_TURNS_2_users_not_streams(bench):
         seen=f"{got} tokens",
         promised="a token in each step: 2 users, 4 places",
     )
+
+
+@rule("S4-BUDGET-2")
+@pytest.mark.parametrize("budget", [16, 48])
+def test_S4_BUDGET_2(bench, budget):
+    """Long prompts of one user eat the budget; two who decode come back from a lack of quota."""
+    rates = {"t": "1/1000000", "d": 25, "e": 40}
+    engine = bench.engine(rates=rates, max_num_batched_tokens=budget, **LONG)
+    bench.exhaust(engine, "t")
+    for user in ("d", "e"):
+        engine.add(user, user=user, max_tokens=1000)
+    engine.run(20)
+    for i in range(3):
+        engine.add(f"p{i}", user="p", prompt=40 * budget, max_tokens=4)
+    engine.run(2)
+    oracle = bench.oracle(engine)
+    for user in ("d", "e"):
+        for at in engine.history.dispatches(user):
+            oracle.try_take(user, at)
+    waited = dict.fromkeys(("d", "e", "p"), 0)
+    tokens = 0
+    for _ in range(60):
+        now = engine.clock()
+        entitled = {user for user in waited if oracle.available(user, now)}
+        step = engine.step()
+        tokens += sum(step.scheduled.values())
+        served = {engine.requests[name].user for name in step.scheduled}
+        for user in waited:
+            if user != "p" and user in served:
+                oracle.try_take(user, now)
+            waited[user] = waited[user] + 1 if user in entitled - served else 0
+            bench.check(
+                waited[user] < 3,
+                user=user,
+                at=f"step {step.index}, 3 users with work, {budget} tokens a step",
+                seen=f"not served in {waited[user]} steps with quota",
+                promised="served within 3 steps",
+            )
+    bench.check(
+        tokens >= 60 * budget - 60,
+        user="all",
+        at=f"60 steps of {budget} tokens",
+        seen=f"{tokens} tokens computed",
+        promised="the prompts get what the others leave of the budget",
+    )

@@ -66,6 +66,24 @@ def users_are_served_in_the_order_of_arrival(scheduler):
     scheduler.turns.to_the_end = lambda line: None
 
 
+@fault("S4-BUDGET-2")
+def turns_stand_still_where_tokens_are_short(scheduler):
+    settlement, turns = scheduler.settlement, scheduler.turns
+    only_tokens = False
+
+    @around(settlement, "_compose")
+    def _(original, *args):
+        nonlocal only_tokens
+        enough_places = not settlement.step.crowded
+        original(*args)
+        only_tokens = enough_places and settlement.step.crowded
+
+    @around(turns, "to_the_end")
+    def _(original, line):
+        if not only_tokens:
+            original(line)
+
+
 @fault("S2-SHARE-2")
 def a_quota_for_each_stream(scheduler):
     limited = scheduler._is_limited
