@@ -217,7 +217,7 @@ class QuotaLimiter(Limiter):
         elif user in self._rates:
             self._own[user] = self._scale(self._rates[user])
         else:
-            self._own.pop(user, None)
+            del self._own[user]  # only a rate that was there is taken away
 
     def _scale(self, rate: Fraction) -> Scale:
         return Scale.of(rate, self._burst_ns)

@@ -208,7 +208,7 @@ class RollingWindow(Limiter):
         elif user in self._rates:
             self._own[user] = self._window(self._rates[user])
         else:
-            self._own.pop(user, None)
+            del self._own[user]  # only a rate that was there is taken away
 
     def _window(self, rate: Fraction) -> _Window:
         window_ns = self._burst_ns if self._window_ns is None else self._window_ns

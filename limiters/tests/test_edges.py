@@ -80,8 +80,9 @@ def test_a_rounding_is_not_carried_past_a_full_quota(name, options):
 
 @every_backend
 def test_a_rate_of_one_user_forgets_nobody_else(name, options):
-    limiter = make_limiter(name, default_rate=10, **options)
+    limiter = make_limiter(name, default_rate=10, rates={"c": 20}, **options)
     assert limiter.try_take("a", 0)
     limiter.set_rate("b", 5, 10 * S)
+    limiter.unset_rate("c", 10 * S)
     assert len(limiter) == 1
     assert limiter.cleanup_idle_users(12 * S) == 1

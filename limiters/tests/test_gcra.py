@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from limiters import make_limiter
+from limiters import Gcra, make_limiter
 
 MS = 10**6
 S = 10**9
@@ -159,15 +159,17 @@ def test_a_raise_is_remembered_even_if_time_steps_back(both):
 
 
 @pytest.mark.parametrize("start", [0, 1000 * S])
-def test_a_user_may_have_more_than_a_new_one_after_a_raise(both, start):
-    limiter = both(10, rates={"a": 1000})
+@pytest.mark.parametrize("raised", [1000, 3000])
+def test_a_user_may_have_more_than_a_new_one_after_a_raise(both, raised, start):
+    full = raised // 10 + 1
+    limiter = both(10, rates={"a": raised})
     assert limiter.try_take("a", start)
-    limiter.set_default_rate(1000, start)
+    limiter.set_default_rate(raised, start)
     limiter.unset_rate("a", start)
-    assert limiter.available("a", start) == 100, "its level survives"
+    assert limiter.available("a", start) == full - 1, "its level survives"
     limiter.cleanup_idle_users(start + 2 * MS)
-    assert limiter.available("a", start + 2 * MS) == 101, "full, but not like a new user yet"
-    assert limiter.available("b", start + 2 * MS) == 4
+    assert limiter.available("a", start + 2 * MS) == full, "full, but not like a new user yet"
+    assert limiter.available("b", start + 2 * MS) == 2 + raised * 2 // 1000
     assert limiter.cleanup_idle_users(start + 100 * MS) == 1
 
 
@@ -240,3 +242,22 @@ def test_the_ends_of_the_range(both, rate):
     ready = limiter.ready_at_ns("a", 0)
     assert not limiter.try_take("a", ready - 1)
     assert limiter.try_take("a", ready)
+
+
+def test_instants_are_exact_after_a_debt_of_whole_ns():
+    """33 tokens at 33/s are a second to the ns; what follows rounds up from there."""
+    limiter = Gcra(default_rate=33, burst_ns=2 * S)
+    assert limiter.try_take_many("a", 33, 0) == 33
+    for taken in range(34, 67):
+        assert limiter.try_take("a", 0)
+        full_ns = -(-taken * S // 33)
+        assert limiter.ready_at_ns("a", full_ns - 2 * S) == full_ns - 2 * S
+        assert limiter.ready_at_ns("a", full_ns - 2 * S - 1) == full_ns - 2 * S
+
+
+def test_nothing_is_kept_of_who_is_forgotten():
+    limiter = Gcra(default_rate=33)
+    assert limiter.try_take("a", 0)
+    assert limiter._rounding
+    assert limiter.cleanup_idle_users(S) == 1
+    assert not limiter._rounding

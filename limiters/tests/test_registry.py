@@ -16,6 +16,16 @@ class Fussy(OnePerNs):
         self.colour = colour
 
 
+class Choosy(OnePerNs):
+    def __init__(self, *, default_rate, rates=None, burst_ns=0, shade=0, colour="red"):
+        super().__init__(default_rate=default_rate, rates=rates, burst_ns=burst_ns)
+
+
+class Bare(OnePerNs):
+    def __init__(self, *, default_rate, rates=None, burst_ns=0):
+        super().__init__(default_rate=default_rate, rates=rates, burst_ns=burst_ns)
+
+
 class Plain(OnePerNs):
     def __init__(self, *, default_rate, rates=None, burst_ns=0, size=1):
         super().__init__(default_rate=default_rate, rates=rates, burst_ns=burst_ns)
@@ -121,6 +131,11 @@ def test_what_cannot_be_loaded(name, error, part):
     assert part in refused(name, error)
 
 
+def test_an_installed_name_that_cannot_be_loaded_is_named(installed):
+    installed("theirs", "no_such_module_here:X")
+    assert refused("theirs").startswith("limiter 'theirs' cannot be loaded, ModuleNotFoundError: ")
+
+
 def test_a_module_that_fails_in_many_lines(monkeypatch):
     broken = types.ModuleType("broken_backend")
     broken.__getattr__ = lambda name: (_ for _ in ()).throw(RuntimeError("one\ntwo"))
@@ -133,7 +148,8 @@ def test_unknown_options():
     assert refused("rolling_window", auto_burst=True) == (
         "limiter 'rolling_window' has no option 'auto_burst': it has window_ns"
     )
-    assert "it has size" in refused(f"{__name__}:Plain", colour=1)
+    assert refused(f"{__name__}:Choosy", size=1).endswith(": it has colour, shade")
+    assert refused(f"{__name__}:Bare", colour=1).endswith(": it has none")
 
 
 def test_bad_options():

@@ -115,3 +115,22 @@ def test_takes_of_one_instant_are_one_entry_and_a_refunded_one_is_none():
     limiter.try_take("a", 2 * MS)
     limiter.refund("a", 2 * MS)
     assert log._instants == [0, MS]
+
+
+def test_a_window_cut_to_whole_tokens_still_remembers_all_of_it():
+    """At 2.5/s a window of 1 s is 2 tokens in 0.8 s; at 2/s it is 2 tokens in the whole second."""
+    limiter = RollingWindow(default_rate=2.5, window_ns=S)
+    assert limiter.try_take_many("a", 2, 0) == 2
+    assert limiter.cleanup_idle_users(900 * MS) == 0
+    limiter.set_default_rate(2, 900 * MS)
+    assert limiter.available("a", 900 * MS) == 0
+
+
+def test_a_cut_and_a_raise_mint_nothing():
+    """At 1.5/s one take in 0.667 s is let through; the hundred before are still in the second."""
+    limiter = RollingWindow(default_rate=1000, window_ns=S)
+    assert limiter.try_take_many("a", 100, 0) == 100
+    limiter.set_default_rate(1.5, 0)
+    assert limiter.try_take("a", 700 * MS)
+    limiter.set_default_rate(1000, 700 * MS)
+    assert limiter.available("a", 700 * MS) == 1000 - 101
