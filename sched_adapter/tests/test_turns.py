@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from sched_adapter.turns import Line, Turns
 
 
@@ -139,6 +141,31 @@ def test_before_any_step_caught_up_a_resident_goes_before_who_came_later() -> No
     made = line(turns, "a", "1")
     made.queued = 1
     assert list(made.in_turn(1, 1, turns.caught_up)) == ["1", None]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_user_whose_rate_changed_begins_anew(limited: bool) -> None:
+    turns: Turns[str] = Turns()
+    user = turns.join("a", 0, lambda name: not limited).user
+    user.asked, user.granted, user.pledged, user.left, user.short = 5, 3, 2, 1, True
+    assert turns.relimit(user, limited) == []
+    assert (user.limited, list(turns.limited_awake)) == (limited, [user] * limited)
+    assert (user.granted, user.pledged, user.left, user.short) == (0, 0, 0, False)
+    assert user.asked < 0
+
+
+def test_alarms_of_rates_that_changed_do_not_pile_up() -> None:
+    turns: Turns[str] = Turns()
+    sleepers = [line(turns, f"u{n}").user for n in range(50)]
+    for user in sleepers:
+        turns.sleep(user, 1_000)
+    restless = line(turns, "a", "1")
+    for n in range(2_000):
+        turns.sleep(restless.user, 2_000 + n)
+        assert turns.relimit(restless.user, True) == [restless]
+        assert len(turns._alarms) <= 2 * 50 + 64
+    assert len(turns.wake(1_000)) == 50
+    assert turns.next_alarm_ns() is None
 
 
 def test_a_user_shows_in_a_debugger_whether_it_sleeps() -> None:

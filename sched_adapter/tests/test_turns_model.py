@@ -20,7 +20,9 @@ class Model:
     live: dict[Key, int] = field(default_factory=dict)  # in the order in which lines were made
     rings: dict[int, list[Key]] = field(default_factory=lambda: {level: [] for level in LEVELS})
     awake: list[str] = field(default_factory=list)  # limited users, by when they woke or came
-    sleepers: list[tuple[int, str]] = field(default_factory=list)  # (ready, user), by bedtime
+    sleepers: set[tuple[int, str]] = field(default_factory=set)  # (ready, user)
+    alarms: list[tuple[int, str]] = field(default_factory=list)  # as they were set; also obsolete
+    limited: dict[str, bool] = field(default_factory=dict)
 
     def of(self, name: str) -> list[Key]:
         return [key for key in self.live if key[0] == name]
@@ -30,8 +32,10 @@ class Model:
 
     def join(self, key: Key) -> None:
         name, level = key
-        if LIMITED[name] and not self.of(name):
-            self.awake.append(name)
+        if not self.of(name):
+            self.limited[name] = LIMITED[name]
+            if LIMITED[name]:
+                self.awake.append(name)
         if key not in self.live and not self.sleeps(name):
             self.rings[level].append(key)
         self.live[key] = self.live.get(key, 0) + 1
@@ -45,25 +49,39 @@ class Model:
         if self.of(key[0]):
             return False
         self.awake = [name for name in self.awake if name != key[0]]
-        self.sleepers = [sleeper for sleeper in self.sleepers if sleeper[1] != key[0]]
+        self.sleepers = {sleeper for sleeper in self.sleepers if sleeper[1] != key[0]}
+        self.alarms = [alarm for alarm in self.alarms if alarm[1] != key[0]]
         return True
 
     def sleep(self, name: str, ready_ns: int) -> None:
-        self.sleepers.append((ready_ns, name))
+        self.sleepers.add((ready_ns, name))
+        self.alarms.append((ready_ns, name))
         self.awake.remove(name)
         for key in self.of(name):
             self._out(key)
 
     def wake(self, now_ns: int) -> list[Key]:
         woken = []
-        for ready_ns, name in sorted(self.sleepers, key=lambda sleeper: sleeper[0]):
-            if ready_ns <= now_ns:
-                self.sleepers.remove((ready_ns, name))
-                self.awake.append(name)
-                woken += self.of(name)
-        for key in woken:
-            self.rings[key[1]].append(key)
+        for alarm in sorted(self.alarms, key=lambda alarm: alarm[0]):
+            if alarm[0] <= now_ns:
+                self.alarms.remove(alarm)
+                if alarm in self.sleepers:
+                    woken += self._rouse(alarm)
         return woken
+
+    def relimit(self, name: str, limited: bool) -> list[Key]:
+        asleep = [sleeper for sleeper in self.sleepers if sleeper[1] == name]
+        woken = self._rouse(asleep[0]) if asleep else []
+        self.limited[name] = limited
+        self.awake = [other for other in self.awake if other != name] + [name] * limited
+        return woken
+
+    def _rouse(self, sleeper: tuple[int, str]) -> list[Key]:
+        self.sleepers.remove(sleeper)
+        self.awake.append(sleeper[1])
+        for key in self.of(sleeper[1]):
+            self.rings[key[1]].append(key)
+        return self.of(sleeper[1])
 
     def to_the_end(self, key: Key) -> None:
         if key in self.rings[key[1]]:
@@ -84,7 +102,7 @@ def agree(turns: Turns[str], lines: dict[Key, Line[str]], model: Model) -> None:
     }
     assert {key: lines[key].live for key in model.live} == model.live
     for name, user in turns.users.items():
-        assert user.limited == LIMITED[name]
+        assert user.limited == model.limited[name]
         assert user.ready_ns == next((r for r, sleeper in model.sleepers if sleeper == name), None)
     assert turns.limited_awake == dict.fromkeys(turns.users[name] for name in model.awake)
     assert [user.name for user in turns.limited_awake] == model.awake
@@ -93,7 +111,7 @@ def agree(turns: Turns[str], lines: dict[Key, Line[str]], model: Model) -> None:
 
 
 KEYS = [(name, level) for name in LIMITED for level in LEVELS]
-deeds = st.sampled_from(["join", "join", "leave", "end", "sleep", "sleep", "wake"])
+deeds = st.sampled_from(["join", "join", "leave", "end", "sleep", "sleep", "wake", "relimit"])
 
 
 @settings(deadline=None)  # a loaded machine is no fault
@@ -125,11 +143,16 @@ def test_turns_do_as_the_model_does(script: list[tuple[str, int]]) -> None:
             name, ready_ns = model.awake[number % len(model.awake)], now_ns + 1 + number % 4
             turns.sleep(turns.users[name], ready_ns)
             model.sleep(name, ready_ns)
-        elif deed == "wake":
-            now_ns += 1 + number % 3
+        elif deed == "wake" or (deed == "relimit" and model.live):
             for line in lines.values():
                 line.shut = True
-            woken = turns.wake(now_ns)
-            assert woken == [lines[key] for key in model.wake(now_ns)]
+            if deed == "wake":
+                now_ns += 1 + number % 3
+                woken, expected = turns.wake(now_ns), model.wake(now_ns)
+            else:
+                name, limited = list(model.live)[number // 2 % len(model.live)][0], number % 2 == 0
+                woken = turns.relimit(turns.users[name], limited)
+                expected = model.relimit(name, limited)
+            assert woken == [lines[key] for key in expected]
             assert all(line.shut is False for line in woken)
         agree(turns, lines, model)
