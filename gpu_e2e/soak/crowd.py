@@ -60,6 +60,7 @@ class Crowd:
             while loop.time() < end:
                 self.memory.append((loop.time() - start, await asyncio.to_thread(sample)))
                 await asyncio.sleep(SAMPLE_S)
+            self.memory.append((loop.time() - start, await asyncio.to_thread(sample)))
 
         crowd = [asyncio.create_task(come_and_go()) for _ in range(SESSIONS)]
         others = [asyncio.create_task(self._operate(driver, end)), asyncio.create_task(watch())]

@@ -41,13 +41,14 @@ def _name(title: str, first: bool) -> str:
 
 
 def flat(samples: Samples, process: str, seconds: float, slack: int = SLACK_BYTES) -> Verdict:
-    """A process holds no more in the last tenth of `seconds` than after the first minute.
+    """A process holds no more towards the end than after the first minute.
 
-    Of a run shorter than 5 minutes, after its first fifth.
+    Each is the most in a tenth of `seconds`, or in 10 s; a run shorter than 5 minutes has its
+    "first minute" after a fifth.
     """
-    start, span = min(60.0, seconds / 5), seconds / 10
+    start, span = min(60.0, seconds / 5), max(10.0, seconds / 10)
     early = [m[process] for t, m in samples if start <= t <= start + span and process in m]
-    late = [m[process] for t, m in samples if seconds - span <= t <= seconds and process in m]
+    late = [m[process] for t, m in samples if t >= seconds - span and process in m]
     if not early or not late:
         return Verdict("memory-flat", False, f"{process}: no samples to compare", {})
     grown = max(late) - max(early)

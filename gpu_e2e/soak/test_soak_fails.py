@@ -33,4 +33,6 @@ def test_the_soak_sees_what_is_broken(tmp_path: Path) -> None:
     broken = {v["rule"] for v in soak["verdicts"] if not v["ok"]}
     assert soak["outcome"] == "BROKEN", ended.stdout[-3000:]
     assert {"bound", "S3-WHOLE-3", "memory-flat"} <= broken, ended.stdout[-3000:]
+    grown = [v["message"] for v in soak["verdicts"] if v["rule"] == "memory-flat" and not v["ok"]]
+    assert [message.partition(":")[0] for message in grown] == ["EngineCore"], grown
     assert not broken & {"ledger", "all-ended", "empty", "lives"}, ended.stdout[-3000:]

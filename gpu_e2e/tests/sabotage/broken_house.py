@@ -5,6 +5,7 @@ Imported first by every process of a server that `OUTPUT_RATE_E2E_IMPORT` tells 
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from sched_adapter.config import OutputRateConfig
 
 TWICE = "soak-5-"  # run at twice their limit
 CUT = "soak-100-"  # get a token less than they asked for
-LEAK_BYTES = 16_384  # at every refund
+LEAK_BYTES = 65_536  # at every refund
 
 
 def break_house() -> None:
@@ -38,17 +39,19 @@ def break_house() -> None:
 
 
 def _cut_answers() -> None:
-    from vllm.v1.request import Request
+    # Only the engine's process has it by now, and only there it matters.
+    membership = sys.modules.get("sched_adapter.membership")
+    if membership is None:
+        return
+    join = membership.Membership._join
 
-    init = Request.__init__
+    def cut(self: Any, request: Any) -> None:
+        extra = request.sampling_params.extra_args or {}
+        if str(extra.get("output_rate_user")).startswith(CUT) and request.max_tokens > 1:
+            request.max_tokens -= 1
+        join(self, request)
 
-    def cut(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        extra = getattr(self.sampling_params, "extra_args", None) or {}
-        if str(extra.get("output_rate_user")).startswith(CUT) and self.max_tokens > 1:
-            self.max_tokens -= 1
-
-    Request.__init__ = cut
+    membership.Membership._join = cut
 
 
 break_house()
