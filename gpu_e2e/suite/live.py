@@ -18,7 +18,7 @@ from gpu_e2e.engine.launch import Server
 from gpu_e2e.engine.vocabulary import counting_prompt
 from gpu_e2e.suite import metrics
 from gpu_e2e.suite.options import Options
-from gpu_e2e.suite.play import TIMEOUT_S, Client, Play, play
+from gpu_e2e.suite.play import Client, Play, play
 from gpu_e2e.suite.results import Scenario
 from gpu_e2e.suite.servers import Key
 from gpu_e2e.suite.tail import RecordTail
@@ -54,14 +54,14 @@ class Live:
         act: Callable[[Client], Awaitable[Any]],
         *,
         settle: bool = True,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> Play:
         """Drive the server; the engine's record of it comes with the result."""
-        model = self.options.served_as
-        return play(self.base_url, model, self.tail, act, settle=settle, timeout_s=timeout_s)
+        model, most = self.options.served_as, timeout_s or self.options.patience
+        return play(self.base_url, model, self.tail, act, settle=settle, timeout_s=most)
 
     def once(
-        self, name: str, act: Callable[[Client], Awaitable[Any]], *, timeout_s: float = TIMEOUT_S
+        self, name: str, act: Callable[[Client], Awaitable[Any]], *, timeout_s: float | None = None
     ) -> Play:
         """The same play for several scenarios of this server; the first one pays for it."""
         if name not in self.shared:

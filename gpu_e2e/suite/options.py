@@ -54,6 +54,13 @@ def add(parser: pytest.Parser) -> None:
         "--record", type=Path, metavar="PATH", help="the engine record of the server at --base-url"
     )
     group.addoption(
+        "--patience",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long a play may take that names no time of its own (default: %(default)s)",
+    )
+    group.addoption(
         "--minutes", type=float, default=5.0, help="of gpu_e2e/soak (default: %(default)s)"
     )
     group.addoption(
@@ -72,6 +79,7 @@ class Options:
     served_as: str
     record: Path | None
     reports: Path
+    patience: float  # seconds that a play may take, unless it names its own
 
     @property
     def same_tokens(self) -> bool:
@@ -106,6 +114,7 @@ def read(config: pytest.Config) -> Options:
         served_as=given("served_as") or "tiny",
         record=given("record"),
         reports=given("reports", REPORTS),
+        patience=given("patience", 60.0),
     )
 
 

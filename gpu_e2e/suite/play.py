@@ -14,7 +14,6 @@ from conformance.endpoint.trace import Ask, Stream
 from gpu_e2e.suite.tail import RecordTail
 from gpu_e2e.suite.users import PROBE
 
-TIMEOUT_S = 60.0
 SETTLE_S = 20.0
 _LOOK_S = 0.05
 
@@ -94,7 +93,7 @@ def play(
     act: Callable[[Client], Awaitable[Any]],
     *,
     settle: bool = True,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float,
 ) -> Play:
     """Let `act` drive the server, and read what the engine recorded of it.
 

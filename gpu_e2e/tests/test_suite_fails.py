@@ -26,7 +26,8 @@ def run(tmp_path, select, **env):
     """The broken scenarios by name, with their broken rules; all of them; how it ended."""
     command = [sys.executable, "-m", "pytest", "gpu_e2e/scenarios", "--device", "cpu", "-q"]
     command += ["--backend", "gcra", "--mode", "sync", "-k", select, "-p", "no:cacheprovider"]
-    command += ["--reports", str(tmp_path)]
+    # A broken one may wait for what never comes; a good one is over in ten.
+    command += ["--reports", str(tmp_path), "--patience", "25"]
     path = os.pathsep.join([str(SABOTAGE), str(ROOT)])
     ended = subprocess.run(
         command,

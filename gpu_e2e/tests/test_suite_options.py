@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpu_e2e import conftest
 from gpu_e2e.suite import options, users
 from gpu_e2e.suite.run import in_order, keys_for
 from gpu_e2e.suite.servers import Key
@@ -114,3 +115,26 @@ def test_two_scenarios_never_share_a_user():
     with pytest.raises(ValueError, match="taken"):
         users.limited("of the test of users", 1)
     assert '"of the test of users":0.5' in users.flag()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left_out"),
+    [
+        (["gpu_e2e"], True),
+        (["gpu_e2e/scenarios", "gpu_e2e/tests"], True),
+        (["gpu_e2e/soak"], None),
+        (["gpu_e2e/soak/test_soak.py::test_soak"], None),
+        (["gpu_e2e/tests", "gpu_e2e/soak/"], None),
+    ],
+)
+def test_the_soak_is_for_those_who_name_it(arguments, left_out):
+    given = SimpleNamespace(args=arguments, invocation_params=SimpleNamespace(dir=ROOT))
+    assert conftest.pytest_ignore_collect(conftest.SOAK, given) is left_out
+    assert conftest.pytest_ignore_collect(conftest.SCENARIOS, given) is None
+
+
+@pytest.mark.parametrize("time", [0.0, -1.0, float("inf"), float("nan")])
+def test_minutes_that_are_none(time):
+    with pytest.raises(pytest.UsageError, match="--minutes"):
+        options.minutes(config(minutes=time))
+    assert options.minutes(config(minutes=5.0)) == 5.0
