@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,29 +142,52 @@ def check_auto_bound(engine: ScriptedEngine, rate: int, ended: dict[int, int]) -
 @AUTO
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rate", [3, 10, 40])
-def test_the_bound_of_the_automatic_burst(auto: Contract, seed: int, rate: int) -> None:
-    """Steps of all lengths, pauses, idle times; sync, where a step ends as the next begins."""
-    engine = slow_house(1, auto, streams=4, rate=rate)
+def test_the_bound_of_the_automatic_burst(depth: int, auto: Contract, seed: int, rate: int) -> None:
+    """Steps of all lengths, pauses, idle times.
+
+    Sync, the step that ended is the one before. Async, the batch whose output came since the
+    schedule() before was dispatched one earlier still; what ended is the time from that
+    schedule() to the output: the time between two batches, not a batch's whole time in flight.
+    """
+    engine = slow_house(depth, auto, streams=4, rate=rate)
+    came = _outputs_of_batches(engine)
     draw = random.Random(seed)
     ended: dict[int, int] = {}
-    length = end = 0
+    began = None
     for serial in range(500):
         live = sum(not log.finished for log in engine.requests.values())
         if live < 8 and draw.random() < 0.3:
             engine.add(f"r{serial}", user="slow", prompt=draw.randrange(1, 9), max_tokens=15)
-        if length and engine.clock() - end <= 100 * MS:
-            ended[engine.clock()] = length
-        length = draw.choice([1, 10, 60, 250, 250, 250, 900, 3000]) * MS
-        length *= bool(engine.step(length).scheduled)
-        end = engine.clock()
+        now = engine.clock()
+        if began is not None and came and now - came[-1] <= 100 * MS:
+            ended[now] = came[-1] - began
+        began = now
+        came.clear()
+        engine.step(draw.choice([1, 10, 60, 250, 250, 250, 900, 3000]) * MS)
         if draw.random() < 0.05:
             engine.pause()
+            engine.step(MS)  # what is in flight comes back before the pause, not after it
             engine.step(draw.choice([100, 4000]) * MS)
             engine.resume()
         if draw.random() < 0.1:
             engine.clock.advance(draw.choice([30, 700, 20_000]) * MS)
+    assert any(length > 0 for length in ended.values())
     check_auto_bound(engine, rate, ended)
     check_books(engine)
+
+
+def _outputs_of_batches(engine: ScriptedEngine) -> list[int]:
+    """Grows by the instant, in ns, at which the output of a batch that ran came back."""
+    came: list[int] = []
+    update = engine.scheduler.update_from_output
+
+    def noted(scheduled: Any, output: Any) -> Any:
+        if scheduled.total_num_scheduled_tokens:
+            came.append(engine.clock())
+        return update(scheduled, output)
+
+    engine.scheduler.update_from_output = noted
+    return came
 
 
 @AUTO
