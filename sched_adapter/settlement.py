@@ -297,8 +297,11 @@ class Settlement:
         return short and request in self.residents.owed
 
     def _could_evict_for(self, line: Line[Request]) -> bool:
+        some_are_parked = self.turns.asleep > 0 or any(
+            user.short and user.granted < user.residents for user in self.step.asked
+        )
         return (
-            self.turns.asleep > 0
+            some_are_parked
             and self.entitled(line.user)
             and next(self.throttled(line.level, but=line.user), None) is not None
         )

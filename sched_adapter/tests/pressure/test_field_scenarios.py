@@ -43,6 +43,31 @@ def test_a_throttled_user_in_all_places_and_another_arrives(depth: int, backend:
     assert not engine.leaks()
 
 
+@pytest.mark.parametrize("returning", [False, True], ids=["asleep", "quota is back"])
+def test_a_full_house_gives_a_place_at_once(depth: int, backend: Contract, returning: bool) -> None:
+    """Also in the step in which the flood has quota again: for one of its residents, not all."""
+    engine = house(depth, backend, rates={"flood": 10}, max_num_seqs=8, max_model_len=4096)
+    for i in range(20):
+        engine.add(f"flood{i}", user="flood", prompt=6, max_tokens=400, ignore_eos=True)
+    engine.run(30)
+    engine.add("first", user="first", prompt=3, max_tokens=900, ignore_eos=True)
+    engine.run(30)
+    assert engine.scheduler.get_request_counts()[0] == 8
+    flood = engine.scheduler.turns.users["flood"]
+    for _ in range(40):
+        if flood.ready_ns is not None and (flood.ready_ns <= engine.clock()) == returning:
+            break
+        engine.step()
+    else:
+        pytest.fail("the flood's quota never came back between two steps")
+    engine.add("late", user="late", prompt=3, max_tokens=30, ignore_eos=True)
+    engine.run(40)
+    assert first_step(engine, "late") == 0
+    assert len(engine.requests["late"].dispatch_ns) == 30
+    check_bounds(engine, backend)
+    check_books(engine)
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_kv_full_of_throttled_holders(depth: int, backend: Contract, policy: str) -> None:
     """local-inference-lab/vllm#733: no second empty step while work could run."""
