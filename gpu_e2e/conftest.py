@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "flags(name): the server's flags, roomy by default")
     config.addinivalue_line("markers", "last: the scenario ends its server, so it comes last")
     config.addinivalue_line(
-        "markers", "once(backend, mode): on one server only, the first or this one"
+        "markers", "once(backend, mode): on the first server only, or on those with what is named"
     )
     config.addinivalue_line("markers", "server: it starts real servers; only by -m server")
 

@@ -189,3 +189,6 @@ def _check_options(options: object) -> None:
         raise TypeError(
             f"options cannot be {options!r:.200}: give names with plain JSON values"
         ) from None
+    for name in ("name", "default_rate", "rates", "burst_ns"):  # make_limiter's own
+        if name in options:
+            raise ValueError(f"options cannot hold {name!r}: give it as a setting of its own")

@@ -40,8 +40,8 @@ def keys_for(definition: Any, options: Options) -> list[Key]:
     once = definition.get_closest_marker("once")
     if once is None:
         return keys
-    wanted = Key(*once.args, flags) if once.args else keys[0]
-    return [wanted if wanted in keys else keys[0]]
+    wanted = [key for key in keys if (key.backend, key.mode)[: len(once.args)] == once.args]
+    return wanted if once.args and wanted else keys[:1]
 
 
 def key_of(item: pytest.Item) -> Key | None:

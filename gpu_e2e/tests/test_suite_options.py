@@ -105,6 +105,9 @@ def test_which_servers_a_scenario_runs_on():
     assert keys_for(Item("a", once=True), read) == [Key("gcra", "sync", "roomy")]
     one = Item("a", once=("token_bucket", "async"))
     assert keys_for(one, read) == [Key("token_bucket", "async", "roomy")]
+    both = Item("a", once=("token_bucket",))
+    assert [key.mode for key in keys_for(both, read)] == ["sync", "async"]
+    assert {key.backend for key in keys_for(both, read)} == {"token_bucket"}
     one = Item("a", once=("rolling_window", "async"))
     assert keys_for(one, read) == [Key("gcra", "sync", "roomy")]
     assert {key.flags for key in keys_for(Item("a", flags=("tight",)), read)} == {"tight"}

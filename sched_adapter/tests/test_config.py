@@ -71,6 +71,7 @@ def test_the_rates_are_a_copy() -> None:
         ({"options": {"auto_burst": True}, "limiter": "rolling_window"}, "automatic burst"),
         ({"options": {"x": object()}}, "options"),
         ({"options": {1: 1}}, "options"),
+        ({"options": {"burst_ns": 5}}, "options cannot hold 'burst_ns': give it as a setting"),
         ({"record_path": b"x"}, "record_path"),
         ({"on_fault": "ajar"}, "on_fault.*ajar.*open or closed"),
         ({"on_fault": None}, "on_fault"),
