@@ -6,6 +6,7 @@ import random
 from math import ceil
 
 import pytest
+import vllm
 
 from conformance.contract import Contract
 from conformance.engine import ADAPTER
@@ -110,9 +111,11 @@ def test_users_take_turns(depth: int, backend: Contract, streams: list[int], cap
 def test_the_plain_limiter_would_be_seen(depth: int) -> None:
     """The figures tell a scheduler without turns and places from one with them."""
     assert turns(depth, [1] * 10, 4, PLAIN).jain < 0.5
-    assert beside_flood(depth, 40, PLAIN).first_token is None
     assert None in first_of_own(depth, 12, 10, PLAIN)
-    assert None in behind_queue(depth, 40, PLAIN)
+    # vLLM 0.33 goes on behind a waiting request that may compute nothing; those before it stop.
+    stops = not vllm.__version__.startswith("0.33.")
+    assert (beside_flood(depth, 40, PLAIN).first_token is None) is stops
+    assert (None in behind_queue(depth, 40, PLAIN)) is stops
 
 
 def test_equal_demand_gets_equal_shares_of_the_token_budget(depth: int, backend: Contract) -> None:
