@@ -127,6 +127,8 @@ class Settlement:
         step.asked.append(user)
         user.granted = user.left = granted
         user.short = granted < wanted
+        if user.short and granted < user.residents:
+            step.parked = True
 
     def _nobody_is_short(self) -> bool:
         residents, limited = self.residents, self.turns.limited_awake
@@ -297,11 +299,8 @@ class Settlement:
         return short and request in self.residents.owed
 
     def _could_evict_for(self, line: Line[Request]) -> bool:
-        some_are_parked = self.turns.asleep > 0 or any(
-            user.short and user.granted < user.residents for user in self.step.asked
-        )
         return (
-            some_are_parked
+            (self.turns.asleep > 0 or self.step.parked)
             and self.entitled(line.user)
             and next(self.throttled(line.level, but=line.user), None) is not None
         )

@@ -32,6 +32,7 @@ class Step:
     free: int  # places of residents that nobody holds
     everybody: bool = False
     asked: list[User[Request]] = field(default_factory=list)
+    parked: bool = False  # some of those asked have more residents than tokens
     #: Where one question was put for all of them: what was taken, user -> tokens.
     taken: Counter[str] | None = None
     #: Users that the backend could not decide on, served all the same.
