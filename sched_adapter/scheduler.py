@@ -196,7 +196,7 @@ class OutputRateScheduler(SchedulingPass):
                 self.turns.sleep(user, ready_ns)
                 self.books.throttled(user.name, ready_ns)
 
-    # Changes while it runs: between two steps, on the engine's thread
+    # Changes while it runs: between two steps, on the engine's thread; not told in the record
 
     def set_rate(self, user: str, rate: RateLike | None) -> None:
         """Give the user a rate of its own in tokens/s from now on; None: the default again.
