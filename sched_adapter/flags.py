@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sched_adapter import parsing
+from sched_adapter import assembly, parsing
 from sched_adapter.config import OutputRateConfig
 
 KEY: Final = "output_rate"
@@ -23,7 +23,7 @@ KEY: Final = "output_rate"
 
 TITLE: Final = "OutputRateConfig"
 
-# parsing.build's argument: the flag
+# assembly.build's argument: the flag
 FLAGS: Final = {
     "default_rate": "--default-user-output-tokens-per-second",
     "rates": "--user-output-tokens-per-second",
@@ -70,7 +70,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], Any], str, str]]] = {
         parsing.record_path,
         "PATH",
         "File for the engine's record of every dispatch, refund and wait, JSON lines, bounded "
-        f"(also: the environment variable {parsing.RECORD_VARIABLE}).",
+        f"(also: the environment variable {assembly.RECORD_VARIABLE}).",
     ),
     "on_fault": (
         parsing.on_fault,
@@ -144,7 +144,7 @@ def fold(args: Any) -> OutputRateConfig | None:
     present = extra.get(KEY) if isinstance(extra, dict) else None
     if not given and present is None:
         return None
-    folded = parsing.build(**given, label=FLAGS.__getitem__) if given else None
+    folded = assembly.build(**given, label=FLAGS.__getitem__) if given else None
     if present is not None and present != folded:
         if folded is not None:
             raise ValueError(
@@ -152,7 +152,7 @@ def fold(args: Any) -> OutputRateConfig | None:
                 "both given: give the limits in one place"
             )
         try:
-            folded = parsing.from_mapping(present)
+            folded = assembly.from_mapping(present)
         except ValueError as error:
             raise ValueError(f"--additional-config {KEY}: {error}") from None
     if hasattr(args, "additional_config"):  # a copy: the default is one dict for all parsers

@@ -1,7 +1,9 @@
-"""Limits as people write them: flags, JSON, `additional_config`.
+"""One value of the limits as somebody wrote it: in a flag, in JSON, as a Python object.
 
-Every error is one line with the value and what to give instead; the caller names the flag.
-Numbers are read by their text, so that 0.1 is a tenth and 1e400 is no infinity.
+Each reader takes one value and answers it checked, rates exact and durations in ns, or raises an
+error of one line: the value, and what to give instead. Which key or flag it was, the caller says.
+Numbers are read by their text, so that 0.1 is a tenth and 1e400 is no infinity. What the values
+come to together is `assembly`'s.
 """
 
 from __future__ import annotations
@@ -9,28 +11,19 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from limiters import parse_rate
 from sched_adapter import identity
-from sched_adapter.config import (
-    AUTO_BURST_LIMITERS,
-    DEFAULT_BURST_NS,
-    DEFAULT_LIMITER,
-    ON_FAULT,
-    WINDOW_LIMITER,
-    OutputRateConfig,
-)
-
-RECORD_VARIABLE: Final = "VLLM_OUTPUT_RATE_RECORD"
-"""Environment variable that stands in for the record's flag."""
+from sched_adapter.config import ON_FAULT
 
 AUTO: Final = "auto"
-_NS_PER_MS: Final = 1_000_000
+"""What a burst may be instead of milliseconds: then a longer step keeps its quota."""
+
+NS_PER_MS: Final = 1_000_000
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?", re.ASCII)
 _MS_MEND: Final = "plain milliseconds such as 100 or 2.5, with at most six decimals"
 
@@ -56,6 +49,17 @@ def rate(value: object) -> Fraction:
 def rate_text(text: str) -> Fraction:
     """Tokens per second from a flag's text; ValueError as for `rate`."""
     return rate(text.strip(" "))
+
+
+def rate_number(value: object) -> Fraction:
+    """Tokens per second from a Python number, a float by its shortest decimal.
+
+    Raises:
+        ValueError, TypeError: as for `rate`; ValueError for a number in quotes.
+    """
+    if isinstance(value, str):
+        raise ValueError(f"{shown(value)} is a string: give a number")
+    return rate(value)
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,27 @@ def rates_json(text: str) -> dict[str, Fraction]:
     if not isinstance(data, dict):
         raise ValueError(f"{shown(text)} is not a JSON object: {mend}")
     return {_user(user): _json_rate(user, value) for user, value in data.items()}
+
+
+def rates_mapping(value: object) -> dict[str, Fraction]:
+    """Tokens per second by user, from a mapping of Python numbers.
+
+    Raises:
+        ValueError: no mapping, a name that no request could carry, or a value that is not a
+            number in range; a number in quotes is refused as in `rates_json`.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{shown(value)} is not a mapping: give a rate for each user")
+    rates = {}
+    for user, number in value.items():
+        name = _user(user)
+        if isinstance(number, str):
+            raise ValueError(
+                f"the rate of user {shown(user)} cannot be the string {shown(number)}: "
+                "give a number, without quotes"
+            )
+        rates[name] = _rate_of_user(name, number)
+    return rates
 
 
 def _json_rate(user: str, value: object) -> Fraction:
@@ -152,7 +177,7 @@ def milliseconds(value: object, *, zero: bool) -> int:
         text = ""
     if not _MILLISECONDS.fullmatch(text):
         raise ValueError(f"{shown(value)} is not a duration: give {_MS_MEND}")
-    ns = int(Fraction(text) * _NS_PER_MS)
+    ns = int(Fraction(text) * NS_PER_MS)
     if ns == 0 and not zero:
         raise ValueError(f"{shown(value)} is no duration: give more than 0 milliseconds")
     return ns
@@ -195,144 +220,3 @@ def on_fault(value: object) -> str:
     if not isinstance(value, str) or value not in ON_FAULT:
         raise ValueError(f"{shown(value)} is no policy: give {' or '.join(ON_FAULT)}")
     return value
-
-
-# The names in `additional_config={"output_rate": {...}}`: short ones, and each flag's own.
-_ALIASES: Final = {
-    "default_user_output_tokens_per_second": "default_rate",
-    "user_output_tokens_per_second": "rates",
-    "output_rate_limiter": "limiter",
-    "output_rate_burst_ms": "burst_ms",
-    "output_rate_window_ms": "window_ms",
-    "output_rate_record": "record",
-    "output_rate_on_fault": "on_fault",
-}
-_NAMES: Final = (*_ALIASES.values(), "options")
-_FIELDS: Final = {field.name for field in fields(OutputRateConfig)}
-
-
-def from_mapping(data: object) -> OutputRateConfig:
-    """The limits from `additional_config["output_rate"]`.
-
-    Rates are numbers of tokens per second (a float is taken by its shortest decimal: 0.1 is a
-    tenth), durations milliseconds. An `OutputRateConfig` passes as it is.
-
-    Raises:
-        ValueError: in one line that names the key, the value and the mend.
-    """
-    if isinstance(data, OutputRateConfig):
-        return data
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{shown(data)} is not a mapping: give one of {', '.join(_NAMES)}")
-    if set(data) == _FIELDS:  # what dataclasses.asdict(engine_args) makes of an OutputRateConfig
-        return OutputRateConfig(**data)
-    given: dict[str, Any] = {}
-    for key, value in data.items():
-        name = _ALIASES.get(key, key)
-        if name not in _NAMES:
-            raise ValueError(f"{shown(key)} is unknown: give {', '.join(_NAMES)}")
-        if name in given:
-            raise ValueError(f"{shown(key)} is given twice: give {name} once")
-        if value is not None:
-            given[name] = _named(name, value)
-    return build(**given)
-
-
-def _named(name: str, value: object) -> Any:
-    readers: dict[str, Any] = {
-        "default_rate": _python_rate,
-        "rates": _python_rates,
-        "limiter": limiter_name,
-        "burst_ms": burst,
-        "window_ms": window,
-        "record": record_path,
-        "on_fault": on_fault,
-    }
-    if name not in readers:
-        return value
-    try:
-        return readers[name](value)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def _python_rate(value: object) -> Fraction:
-    if isinstance(value, str):
-        raise ValueError(f"{shown(value)} is a string: give a number")
-    return rate(value)
-
-
-def _python_rates(value: object) -> dict[str, Fraction]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{shown(value)} is not a mapping: give a rate for each user")
-    rates = {}
-    for user, number in value.items():
-        name = _user(user)
-        if isinstance(number, str):
-            raise ValueError(
-                f"the rate of user {shown(user)} cannot be the string {shown(number)}: "
-                "give a number, without quotes"
-            )
-        rates[name] = _rate_of_user(name, number)
-    return rates
-
-
-def build(
-    *,
-    default_rate: Fraction | None = None,
-    rates: Mapping[str, Fraction] | None = None,
-    limiter: str | None = None,
-    burst_ms: int | str | None = None,
-    window_ms: int | None = None,
-    record: str | None = None,
-    on_fault: str | None = None,
-    options: Mapping[str, object] = MappingProxyType({}),
-    label: Callable[[str], str] = str,
-) -> OutputRateConfig:
-    """Put the parsed parts together; `burst_ms` and `window_ms` are in ns by now, or `AUTO`.
-
-    Args:
-        label: how an error calls a part, such as the flag that gave it.
-
-    Raises:
-        ValueError: parts that do not go together, or from which no limiter can be made.
-    """
-    chosen = DEFAULT_LIMITER if limiter is None else limiter
-    automatic = burst_ms == AUTO
-    if automatic and chosen not in AUTO_BURST_LIMITERS:
-        raise ValueError(
-            f"{label('burst_ms')} {AUTO}: the {chosen} limiter cannot do that: give "
-            f"milliseconds, or {label('limiter')} {' or '.join(sorted(AUTO_BURST_LIMITERS))}"
-        )
-    if window_ms is not None and chosen != WINDOW_LIMITER:
-        raise ValueError(
-            f"{label('window_ms')} {window_ms / _NS_PER_MS:g}: the {chosen} limiter has no window: "
-            f"leave it out, or give {label('limiter')} {WINDOW_LIMITER}"
-        )
-    try:
-        config = OutputRateConfig(
-            default_rate=default_rate,
-            rates=rates or {},
-            limiter=chosen,
-            burst_ns=burst_ms if isinstance(burst_ms, int) else DEFAULT_BURST_NS,
-            window_ns=window_ms,
-            options=options if not automatic else {**options, "auto_burst": True},
-            record_path=record,
-            on_fault=ON_FAULT[0] if on_fault is None else on_fault,
-        )
-        config.make_limiter()
-    except Exception as error:  # a third party's backend may raise anything
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{label('limiter')} {shown(chosen)}: {text}") from None
-    return config
-
-
-def with_environment(config: OutputRateConfig) -> OutputRateConfig:
-    """`config`, its record taken from the environment where no flag gave one."""
-    path = os.environ.get(RECORD_VARIABLE)
-    if not path or config.record_path is not None:
-        return config
-    try:
-        return replace(config, record_path=record_path(path))
-    except ValueError as error:
-        raise ValueError(f"{RECORD_VARIABLE}: {error}") from None

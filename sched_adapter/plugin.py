@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from sched_adapter import config, flags, parsing, refusals, surface
+from sched_adapter import assembly, config, flags, refusals, surface
 
 # Below vLLM's own logger, whose handlers and format serve every line here.
 _log: Final = logging.getLogger("vllm.output_rate")
@@ -111,7 +111,7 @@ def _create_engine_config(
     if not isinstance(given, dict) or flags.KEY not in given:
         return _without_limits(stock, engine_args, *args, **kwargs)
     try:
-        limits = parsing.from_mapping(given[flags.KEY])
+        limits = assembly.from_mapping(given[flags.KEY])
     except ValueError as error:
         raise ValueError(f"additional_config[{flags.KEY!r}]: {error}") from None
     # Out of vLLM's sight while it makes its config: each edit would change the hash that names
@@ -125,7 +125,7 @@ def _create_engine_config(
                 flags.FLAGS["rates"],
             )
             return _without_limits(stock, engine_args, *args, **kwargs)
-        limits = parsing.with_environment(limits)
+        limits = assembly.with_environment(limits)
         _refuse_unfit(engine_args)
         vllm_config = stock(engine_args, *args, **kwargs)
     finally:

@@ -120,7 +120,8 @@ def test_the_limiter_is_made_from_all_of_it() -> None:
 
 def test_importing_the_package_imports_neither_vllm_nor_torch() -> None:
     code = (
-        "import sched_adapter, sched_adapter.config, sched_adapter.parsing, sched_adapter.plugin, "
-        "sched_adapter.surface, sys; sys.exit(bool({'vllm', 'torch'} & set(sys.modules)))"
+        "import sched_adapter, sched_adapter.assembly, sched_adapter.config, "
+        "sched_adapter.parsing, sched_adapter.plugin, sched_adapter.surface, sys; "
+        "sys.exit(bool({'vllm', 'torch'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
