@@ -69,8 +69,11 @@ class Crowd:
         self.unfinished = len(late)
         for task in late:
             task.cancel()
-        await asyncio.gather(*crowd, return_exceptions=bool(late))
-        await asyncio.gather(*others)
+        await asyncio.wait(crowd)
+        for task in (*crowd, *others):
+            # That the late ones were sent away is known; what else went wrong is an error.
+            if not (task in late and task.cancelled()):
+                task.result()
 
     async def _visit(self, driver: Client, visit: Visit) -> None:
         if visit.bad is not None:
