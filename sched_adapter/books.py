@@ -9,6 +9,8 @@ from typing import Any
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.request import Request
 
+from limiters import parse_rate
+from limiters.rate import RateLike
 from sched_adapter.ledger import Ledger
 from sched_adapter.record import Recorder
 
@@ -117,6 +119,12 @@ class Books:
     def throttled(self, user: str, ready_ns: int) -> None:
         if self.recorder:
             self.recorder.event("throttled", self.now_ns, user=user, ready_ns=ready_ns)
+
+    def rate(self, user: str | None, rate: RateLike | None, ns: int) -> None:
+        """The user's rate, or with no user the default, is another one from ``ns`` on."""
+        if self.recorder:
+            shown = None if rate is None else str(parse_rate(rate))
+            self.recorder.event("rate", ns, user=user, rate=shown)
 
     def wait(self, start_ns: int, end_ns: int, woke: str) -> None:
         if self.recorder:

@@ -87,7 +87,8 @@ class Membership(_Stock):
     def _preempt_request(
         self, request: Request, timestamp: float, drop_stale_output: bool = False
     ) -> None:
-        served = self._leave_place(request)
+        served: int | None = request.output_rate_line.residents.pop(request, None)
+        self.residents.displace(request)
         if drop_stale_output or (request.drop_stale_output and request.num_stale_output_tokens):
             self.books.lose(request, "stale")
         super()._preempt_request(request, timestamp, drop_stale_output=drop_stale_output)

@@ -15,6 +15,7 @@ lost        user, req, n, why: positions dispatched that nobody will get
 throttled   user, ready_ns: the user is out of quota until then
 wait        end_ns, woke: the engine slept because all were out of quota
 finish      user, req, status, tokens: tokens delivered in all
+rate        user, rate: tokens/s from here on; null is the default, or none
 truncated   the record is full; nothing follows
 =========== ================================================================
 """

@@ -28,6 +28,7 @@ class Residents:
         self.prefilling: dict[Request, None] = {}
         #: Admitted again after a preemption and without a new token since.
         self.owed: dict[Request, None] = {}
+        self._displaced: set[Request] = set()  # preempted, and not admitted again yet
         self._adapters: Counter[int] = Counter()
 
     def __len__(self) -> int:
@@ -47,13 +48,20 @@ class Residents:
     def seat(self, request: Request) -> None:
         self._next_seat += 1
         self._seat[request] = self._next_seat
-        if request.num_preemptions:
+        if request in self._displaced:
+            self._displaced.remove(request)
             self.owed[request] = None
         if request.lora_request:
             self._adapters[request.lora_request.lora_int_id] += 1
 
+    def displace(self, request: Request) -> None:
+        """The request is preempted: it gives its place up, and is owed a token when it returns."""
+        self.vacate(request)
+        self._displaced.add(request)
+
     def vacate(self, request: Request) -> bool:
         """The request gives its place up; False if it had none."""
+        self._displaced.discard(request)
         if self._seat.pop(request, None) is None:
             return False
         self.prefilling.pop(request, None)

@@ -196,7 +196,7 @@ class OutputRateScheduler(SchedulingPass):
                 self.turns.sleep(user, ready_ns)
                 self.books.throttled(user.name, ready_ns)
 
-    # Changes while it runs: between two steps, on the engine's thread; not told in the record
+    # Changes while it runs: between two steps, on the engine's thread
 
     def set_rate(self, user: str, rate: RateLike | None) -> None:
         """Give the user a rate of its own in tokens/s from now on; None: the default again.
@@ -208,12 +208,15 @@ class OutputRateScheduler(SchedulingPass):
             self.limiter.unset_rate(user, now_ns)
         else:
             self.limiter.set_rate(user, rate, now_ns)
+        self.books.rate(user, rate, now_ns)
         if user in self.turns.users:
             self._relimit(self.turns.users[user])
 
     def set_default_rate(self, rate: RateLike | None) -> None:
         """Set the rate in tokens/s of users without one of their own; None: unlimited."""
-        self.limiter.set_default_rate(rate, self._clock.read())
+        now_ns = self._clock.read()
+        self.limiter.set_default_rate(rate, now_ns)
+        self.books.rate(None, rate, now_ns)
         for user in self.turns.users.values():
             self._relimit(user)
 

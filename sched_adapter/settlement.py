@@ -17,10 +17,10 @@ from vllm.v1.request import Request
 
 from limiters import Limiter
 from sched_adapter.guard import Guard, LimiterFault
+from sched_adapter.places import Places
 from sched_adapter.residents import Residents, limited_users, within_adapters
 from sched_adapter.step import Capacity, Step
 from sched_adapter.turns import UNLIMITED, Line, Turns, User
-from sched_adapter.victims import Holder, choose
 
 #: Users with no more streams than this, on average, are asked for all at once.
 FEW_STREAMS = 8
@@ -43,8 +43,7 @@ class Settlement:
     """Decides over ``turns`` and ``residents`` with the quota that ``limiter`` grants.
 
     ``on_take(user, tokens)`` and ``on_take_all({user: tokens})`` hear of each charge,
-    ``preempt(request)`` takes a resident's place away, ``first_of(line, count)`` shows
-    waiting requests.
+    ``first_of(line, count)`` shows waiting requests.
     """
 
     def __init__(
@@ -52,22 +51,22 @@ class Settlement:
         limiter: Limiter | Guard,
         turns: Turns[Request],
         residents: Residents,
+        places: Places,
         capacity: Capacity,
         *,
         fail_open: bool,
         on_take: Callable[[str, int], None],
         on_take_all: Callable[[Counter[str]], None],
-        preempt: Callable[[Request], None],
         first_of: Callable[[Line[Request], int], list[Request]],
     ) -> None:
         self.limiter = limiter
         self.turns = turns
         self.residents = residents
+        self.places = places
         self.capacity = capacity
         self.fail_open = fail_open
         self._on_take = on_take
         self._on_take_all = on_take_all
-        self._preempt = preempt
         self._first_of = first_of
         self.step = Step(0, 0, 0)
 
@@ -82,6 +81,8 @@ class Settlement:
         if served is not None:
             self._compose(served, places - len(served))
             return step
+        for request in self.residents.owed:
+            step.owed.setdefault(request.output_rate_line, []).append(request)
         dealt, step.crowded = self.turns.deal(places, self._offer)
         if not step.crowded and free:
             dealt += self.turns.deal(places - len(dealt), self._offer_again)[0]
@@ -95,7 +96,7 @@ class Settlement:
                     step.open.append(line)
                 line.admit += 1
         self._compose(picks, places - len(dealt))
-        self._make_room()
+        self.places.make_room(step)
         return step
 
     # Quota
@@ -186,7 +187,11 @@ class Settlement:
     # Turns
 
     def _offer(self, line: Line[Request]) -> Iterator[Request | None]:
-        """What the line would do with its places; a token is pledged to whoever may sample."""
+        """What the line would do with its places; a token is pledged to whoever may sample.
+
+        Who was let in again comes first, and has a token set aside while its prompt is computed
+        once more: it must not hold its place without one.
+        """
         user, step = line.user, self.step
         if user.asked != step.number:
             self._ask(user)
@@ -194,8 +199,16 @@ class Settlement:
             return
         seats = 0
         if not self._missed_lately(line):
-            seats = step.free or int(line.queued > 0 and self._could_evict_for(line))
+            seats = step.free or int(line.queued > 0 and self.places.could_be_had(step, line))
+        owed = step.owed.get(line, ())
+        for request in owed:
+            if user.pledged == user.granted:
+                return
+            user.pledged += 1
+            yield request
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
+            if request in owed:
+                continue
             if request is not None:
                 if finishing(request, self.capacity.max_model_len):
                     continue
@@ -241,6 +254,7 @@ class Settlement:
                         last.append(request)
                     else:
                         picks.append(request)
+                        step.unpledged.add(request)
                     places -= 1
         wanted = len(picks)
         for request in residents.prefilling:
@@ -259,71 +273,3 @@ class Settlement:
         if capacity.max_loras is not None and self._adapters_abound():
             picks = within_adapters(picks, capacity.max_loras)
         step.running = picks
-
-    # Places and victims
-
-    def entitled(self, user: User[Request]) -> bool:
-        """Whether a throttled resident has to make room for a waiting request of this user.
-
-        A user that is itself short of quota gets one place so, not more: otherwise two
-        such users would preempt each other at every token.
-        """
-        return not user.out_of_quota and (not user.short or not user.residents)
-
-    def throttled(self, level: int, but: User[Request] | None = None) -> Iterator[Request]:
-        """Residents parked for lack of quota, of priority ``level`` or worse, not ``but``'s.
-
-        One that was admitted again after a preemption keeps its place until its next token.
-        """
-        running = set(self.step.running)
-        for request in self.residents.everyone():
-            line = request.output_rate_line
-            user = line.user
-            if (
-                request not in running
-                and user is not but
-                and line.level >= level
-                and request not in self.residents.owed
-                and user.limited
-                and (user.ready_ns is not None or (user.asked == self.step.number and user.short))
-            ):
-                yield request
-
-    def keeps_its_place(self, request: Request) -> bool:
-        """Whether stock must not preempt it for another: admitted again and without a new token.
-
-        That holds for a user short of quota; with enough of it, stock's order does.
-        """
-        user = request.output_rate_line.user
-        short = user.limited and (user.out_of_quota or user.short)
-        return short and request in self.residents.owed
-
-    def _could_evict_for(self, line: Line[Request]) -> bool:
-        return (
-            (self.turns.asleep > 0 or self.step.parked)
-            and self.entitled(line.user)
-            and next(self.throttled(line.level, but=line.user), None) is not None
-        )
-
-    def _make_room(self) -> None:
-        """Preempt throttled residents for requests that this step may admit beyond the places."""
-        step = self.step
-        over = sum(line.admit for line in step.open) - step.free
-        for line in reversed(step.open):
-            if over > 0 and not self.entitled(line.user):
-                over -= line.pass_over(min(line.admit, over), step.number)
-        for line in reversed(step.open):
-            while over > 0 and line.admit:
-                over -= 1
-                victims = choose(
-                    (
-                        Holder(request, 1, request.num_computed_tokens)
-                        for request in self.throttled(line.level, but=line.user)
-                    ),
-                    1,
-                )
-                if victims:
-                    self._preempt(victims[0])
-                    step.free += 1
-                else:
-                    line.pass_over(1, step.number)

@@ -39,6 +39,10 @@ class Step:
     failed_open: list[User[Request]] = field(default_factory=list)
     #: Those who take part, in stock's order or, where the budget is short, by turn.
     running: list[Request] = field(default_factory=list)
+    #: Of these, prompts of users whose tokens are all pledged to others of their streams.
+    unpledged: set[Request] = field(default_factory=set)
+    #: Residents let in again after a preemption and without a token since, by line.
+    owed: dict[Line[Request], list[Request]] = field(default_factory=dict)
     #: Who was dealt a place, in the order of turns; None is a line's next waiting request.
     dealt: list[tuple[Line[Request], Request | None]] = field(default_factory=list)
     #: Lines with waiting requests to admit.

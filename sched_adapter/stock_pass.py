@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import Request, RequestStatus
 
 from sched_adapter.membership import Membership
+from sched_adapter.places import Places, entitled
 from sched_adapter.pressure import blocks_missing, holders
 from sched_adapter.settlement import Settlement
 from sched_adapter.step import Capacity, Step
@@ -28,15 +30,16 @@ class SchedulingPass(Membership):
 
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
+        self.places = Places(self.residents, self.turns, self._preempt_throttled)
         self.settlement = Settlement(
             self.limiter,
             self.turns,
             self.residents,
+            self.places,
             self._capacity(),
             fail_open=self.fail_open,
             on_take=self.books.take,
             on_take_all=self.books.take_all,
-            preempt=self._preempt_throttled,
             first_of=self.waiting.first_of,
         )
         self._seed_forbids = vllm_config.device_config.device_type == "cpu"
@@ -83,7 +86,7 @@ class SchedulingPass(Membership):
         if not user.limited or not num_new:
             return num_new
         if num_computed + num_new >= request.num_tokens:
-            if user.left:
+            if user.left and request not in self._step.unpledged:
                 user.left -= 1
                 return num_new
             if not self.scheduler_config.enable_chunked_prefill or self._seeded(request):
@@ -145,14 +148,13 @@ class SchedulingPass(Membership):
     def _allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         """In place of the KV manager's: where blocks are short, throttled residents give way."""
         blocks = self._allocate(request, *args, **kwargs)
-        if blocks is None:
-            victims = self._victims(request, args, kwargs)
+        if blocks is None and (victims := self._victims(request, args, kwargs)):
             for victim in victims:
                 self._preempt_throttled(victim)
-            if victims:
-                blocks = self._allocate(request, *args, **kwargs)
-            elif request.status == RequestStatus.RUNNING:
-                self._keep_places(request)
+            blocks = self._allocate(request, *args, **kwargs)
+        while blocks is None and (other := self._instead_of_spared(request)):
+            self._preempt_throttled(other)
+            blocks = self._allocate(request, *args, **kwargs)
         if blocks is not None and request.status != RequestStatus.RUNNING:
             self._step.admitted += 1
             line = request.output_rate_line
@@ -168,21 +170,32 @@ class SchedulingPass(Membership):
         if request.status == RequestStatus.RUNNING:
             # Stock would take the worst priority of those running: only then ours come first.
             level = max(other.output_rate_line.level for other in self.running)
-            throttled = self.settlement.throttled(level)
-        elif self.settlement.entitled(line.user):
-            throttled = self.settlement.throttled(line.level, but=line.user)
+            throttled = self.places.throttled(self._step, level)
+        elif entitled(line.user):
+            throttled = self.places.throttled(self._step, line.level, but=line.user)
         else:
             return []
         manager = self.kv_cache_manager
         pool = holders(manager, throttled, kwargs)
         return choose(pool, blocks_missing(manager, request, args, kwargs)) if pool else []
 
-    def _keep_places(self, request: Request) -> None:
-        """Stock is about to preempt for ``request``: not who was promised to keep its place."""
-        promised = self.settlement.keeps_its_place
-        if any(map(promised, self.residents.owed)):
-            behind = self.running.index(request) + 1  # those before it are scheduled
-            self.running[behind:] = [r for r in self.running[behind:] if not promised(r)]
+    def _instead_of_spared(self, request: Request) -> Request | None:
+        """Who gives way where stock would take one that is spared: none better, none served yet."""
+        if request.status != RequestStatus.RUNNING:
+            return None
+        by_priority = self.policy == SchedulingPolicy.PRIORITY
+        due = max(self.running, key=_rank) if by_priority else self.running[-1]
+        if not (self.places.spared(due) and due.output_rate_line.user.short):
+            return None
+        others = [
+            other
+            for other in self.running[self.running.index(request) + 1 :]
+            if other.output_rate_line.level >= due.output_rate_line.level
+            and not self.places.spared(other)
+        ]
+        if not others:
+            return None
+        return max(others, key=_rank) if by_priority else others[-1]
 
     def _capacity(self) -> Capacity:
         scheduler = self.scheduler_config
@@ -198,3 +211,8 @@ class SchedulingPass(Membership):
             max_model_len=self.max_model_len,
             max_loras=self.lora_config.max_loras if self.lora_config else None,
         )
+
+
+def _rank(request: Request) -> tuple[int, float]:
+    """By which stock chooses whom to preempt under PRIORITY: the highest one."""
+    return request.priority, request.arrival_time

@@ -41,9 +41,9 @@ class User(Generic[R]):
         self.limited = limited
         self.lines: dict[int, Line[R]] = {}
         self.asked = -1  # the step in which the limiter was last asked
-        self.granted = 0  # tokens taken for that step
+        self.granted = 0 if limited else UNLIMITED  # tokens taken for that step
         self.pledged = 0  # of these, promised to a stream
-        self.left = 0  # of these, not yet used by a stream that samples
+        self.left = self.granted  # of these, not yet used by a stream that samples
         self.short = False  # got fewer tokens than it has streams to serve
         self.ready_ns: int | None = None  # asleep until then; None: awake
 
@@ -200,7 +200,8 @@ class Turns(Generic[R]):
         woken = [] if user.ready_ns is None else list(self._rouse(user))
         user.limited = limited
         user.asked = -1
-        user.granted = user.pledged = user.left = 0
+        user.granted = user.left = 0 if limited else UNLIMITED
+        user.pledged = 0
         user.short = False
         self.limited_awake.pop(user, None)
         if limited:

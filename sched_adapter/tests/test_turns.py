@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sched_adapter.turns import Line, Turns
+from sched_adapter.turns import UNLIMITED, Line, Turns
 
 
 def line(turns: Turns[str], user: str, residents: str = "", level: int = 0) -> Line[str]:
@@ -150,8 +150,16 @@ def test_a_user_whose_rate_changed_begins_anew(limited: bool) -> None:
     user.asked, user.granted, user.pledged, user.left, user.short = 5, 3, 2, 1, True
     assert turns.relimit(user, limited) == []
     assert (user.limited, list(turns.limited_awake)) == (limited, [user] * limited)
-    assert (user.granted, user.pledged, user.left, user.short) == (0, 0, 0, False)
+    tokens = 0 if limited else UNLIMITED
+    assert (user.granted, user.pledged, user.left, user.short) == (tokens, 0, tokens, False)
     assert user.asked < 0
+    assert user.out_of_quota == limited, "who has no limit is never out of quota"
+
+
+def test_who_has_no_limit_has_quota_before_it_is_asked() -> None:
+    turns: Turns[str] = Turns()
+    assert not turns.join("a", 0, lambda name: False).user.out_of_quota
+    assert turns.join("b", 0, lambda name: True).user.out_of_quota
 
 
 def test_alarms_of_rates_that_changed_do_not_pile_up() -> None:

@@ -63,7 +63,7 @@ def the_cap_is_not_kept(scheduler):
 @fault("S4-PLACES-2")
 def a_flood_fills_the_house(scheduler):
     scheduler.settlement.capacity.reserve = 0
-    scheduler.settlement._could_evict_for = lambda line: False
+    scheduler.places.could_be_had = lambda step, line: False
 
 
 @fault("S4-VICTIM-2", "S4-KV-2")
@@ -73,9 +73,9 @@ def the_last_in_line_gives_way(scheduler):
 
 @fault("S4-VICTIM-PRIORITY-2", "S4-KV-2")
 def a_better_priority_gives_way(scheduler):
-    @around(scheduler.settlement, "throttled")
-    def _(original, level, but=None):
-        return original(-1, but)
+    @around(scheduler.places, "throttled")
+    def _(original, step, level, but=None):
+        return original(step, -1, but)
 
 
 @fault("S4-KV-2")
@@ -84,7 +84,8 @@ def more_give_way_than_needed(scheduler):
     def _(original, request, args, kwargs):
         if not original(request, args, kwargs):
             return []
-        return list(scheduler.settlement.throttled(request.output_rate_line.level))
+        level = request.output_rate_line.level
+        return list(scheduler.places.throttled(scheduler.settlement.step, level))
 
 
 @fault("S4-THRASH-2")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conformance.contract import Contract
 from conformance.engine import ScriptedEngine
+from sched_adapter.record import Recorder, read
 from sched_adapter.tests.pressure.house import (
     MS,
     NEVER,
@@ -119,6 +122,27 @@ def test_no_limit_any_more_and_a_limit_again(depth: int, backend: Contract, own:
     assert not engine.leaks()
     assert not scheduler.turns.limited_awake
     assert not scheduler.turns.asleep
+
+
+def test_the_record_tells_from_when_on(depth: int, backend: Contract, tmp_path: Path) -> None:
+    engine = asleep(depth, backend)
+    books = engine.scheduler.books
+    books.recorder = Recorder(tmp_path / "record.jsonl", {})
+    engine.scheduler.set_rate("u", "0.5")
+    with pytest.raises(ValueError, match="above zero"):
+        engine.scheduler.set_rate("u", 0)
+    engine.step(SECOND)
+    engine.scheduler.set_rate("u", None)
+    engine.scheduler.set_default_rate(7)
+    books.close()
+    told = [event for event in read(tmp_path / "record.jsonl") if event["e"] == "rate"]
+    assert [(event["user"], event["rate"]) for event in told] == [
+        ("u", "1/2"),
+        ("u", None),
+        (None, "7"),
+    ]
+    assert told[1]["ns"] == told[2]["ns"] == engine.clock()
+    assert told[0]["ns"] < told[1]["ns"]
 
 
 def test_a_bad_rate_changes_nothing(depth: int, backend: Contract) -> None:
