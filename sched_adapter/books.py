@@ -32,6 +32,7 @@ class Books:
         self.ledger.stay(user)
         if self.recorder:
             self._user[request_id] = user
+            self.recorder.event("arrive", time.monotonic_ns(), user=user, req=request_id)
 
     def take(self, user: str, tokens: int) -> None:
         self.ledger.charged[user] += tokens

@@ -8,6 +8,7 @@ one machine is the same clock for every process.
 event       keys besides ``e`` and ``ns``
 =========== ================================================================
 meta        format, clock, limiter, burst_ns, default_rate, rates
+arrive      user, req: the scheduler got the request, whose user this is
 dispatch    step, user, req, charged: one position that will be sampled
 refund      user, n: tokens taken for this step and not used by it
 output      user, req, n: tokens delivered

@@ -59,6 +59,8 @@ class EngineRecord:
     dispatches: list[Dispatch] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     throttled: list[Throttled] = field(default_factory=list)
+    arrivals: dict[str, int] = field(default_factory=dict)  # by request, ns
+    outputs: dict[str, list[int]] = field(default_factory=dict)  # of each token delivered, ns
     finishes: dict[str, Finish] = field(default_factory=dict)
     delivered: dict[str, int] = field(default_factory=dict)
     lost: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class EngineRecord:
             raise ValueError("not an engine record: its first event is not 'meta'")
         record = cls(meta=meta)
         delivered: dict[str, int] = defaultdict(int)
+        outputs: dict[str, list[int]] = defaultdict(list)
         refunds: dict[str, int] = defaultdict(int)
         lost: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         in_flight: dict[str, int] = defaultdict(int)
@@ -98,9 +101,12 @@ class EngineRecord:
                         event["ns"], event["step"], event["user"], event["req"], event["charged"]
                     )
                 )
+            elif kind == "arrive":
+                record.arrivals.setdefault(event["req"], event["ns"])
             elif kind == "output":
                 in_flight[event["req"]] -= event["n"]
                 delivered[event["req"]] += event["n"]
+                outputs[event["req"]] += [event["ns"]] * event["n"]
             elif kind == "lost":
                 in_flight[event["req"]] -= event["n"]
                 lost[event["req"]][event["why"]] += event["n"]
@@ -117,6 +123,7 @@ class EngineRecord:
             elif kind == "truncated":
                 record.truncated = True
         record.delivered = dict(delivered)
+        record.outputs = dict(outputs)
         record.refunds = dict(refunds)
         record.lost = {req: dict(whys) for req, whys in lost.items()}
         return record
@@ -124,13 +131,15 @@ class EngineRecord:
     def within(self, start_ns: int, end_ns: int) -> EngineRecord:
         """The dispatches, waits and spells of a closed stretch of time.
 
-        Totals per request (delivered, lost, finished) stay whole: they cannot be cut.
+        What is kept by request (arrived, delivered, lost, finished) stays whole: it cannot be cut.
         """
         return EngineRecord(
             meta=self.meta,
             dispatches=[d for d in self.dispatches if start_ns <= d.ns <= end_ns],
             waits=[w for w in self.waits if w.end_ns >= start_ns and w.ns <= end_ns],
             throttled=[t for t in self.throttled if start_ns <= t.ns <= end_ns],
+            arrivals=self.arrivals,
+            outputs=self.outputs,
             finishes=self.finishes,
             delivered=self.delivered,
             lost=self.lost,

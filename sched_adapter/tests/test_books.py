@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from sched_adapter.books import Books
 from sched_adapter.record import Recorder, read
@@ -42,3 +45,25 @@ def test_an_end_without_anything_in_flight_is_noted_at_once(tmp_path: Path) -> N
     books.finish(request("r", "a"))
     assert read(path)[-1]["e"] == "finish"
     books.close()
+
+
+def test_an_arrival_is_noted_when_it_is_told_and_not_when_the_next_step_begins(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "record.jsonl"
+    books = Books(Recorder(path, {}))
+    books.now_ns = 5  # the last step's instant, long ago
+    before_ns = time.monotonic_ns()
+    books.join("r", "a")
+    after_ns = time.monotonic_ns()
+    books.close()
+    *_, arrive = read(path)
+    assert arrive == {"e": "arrive", "ns": arrive["ns"], "user": "a", "req": "r"}
+    assert before_ns <= arrive["ns"] <= after_ns
+
+
+def test_without_a_recorder_an_arrival_does_not_even_look_at_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sched_adapter.books.time", None)
+    Books().join("r", "a")

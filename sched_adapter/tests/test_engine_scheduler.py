@@ -13,7 +13,7 @@ import pytest
 from sched_adapter import config, engine, record
 from sched_adapter.scheduler import OutputRateScheduler
 from sched_adapter.tests.engine_rig import Rig
-from sched_adapter.tests.engine_standins import make_config
+from sched_adapter.tests.engine_standins import GatedBackend, make_config
 
 LIMITS = {"snail": Fraction(1, 1000), "steady": Fraction(50)}
 
@@ -46,7 +46,9 @@ def test_all_throttled_the_loop_rests_and_still_answers(rig: Rig, tmp_path: Path
     rig.receive_tokens("snail0")
     time.sleep(0.3)
     seen, before = len(rig.executor.seen), len(events(rig, tmp_path, "wait"))
+    steps = rig.scheduler.settlement.step.number
     time.sleep(1)
+    assert rig.scheduler.settlement.step.number == steps, "a step that could change nothing"
     waits = events(rig, tmp_path, "wait")[before:]
     print(f"{len(waits)} waits in 1 s")
     assert 10 <= len(waits) <= 25
@@ -61,6 +63,21 @@ def test_all_throttled_the_loop_rests_and_still_answers(rig: Rig, tmp_path: Path
     assert sorted(served_ms)[2] < 20
 
 
+def test_somebody_with_quota_who_cannot_run_is_looked_at_again(rig: Rig, tmp_path: Path) -> None:
+    """It is not quota that holds it up, so perhaps nobody announces that it could run now."""
+    rig.add("snail0", user="snail")
+    rig.receive_tokens("snail0")
+    backend = rig.engine.structured_output_manager.backend = GatedBackend()
+    rig.add("json", user="free", max_tokens=1, grammar="a+")
+    rig.until(lambda: "json" in rig.scheduler.requests)
+    time.sleep(0.3)
+    steps = rig.scheduler.settlement.step.number
+    time.sleep(1)
+    assert 10 <= rig.scheduler.settlement.step.number - steps <= 25
+    backend.gate.set()
+    rig.receive_tokens("json")
+
+
 def test_tokens_come_as_quota_does(rig: Rig, tmp_path: Path) -> None:
     """50 tok/s, burst 0.1 s: six at once, then one in 20 ms, each within some ms of its instant."""
     for i in range(8):
@@ -73,3 +90,22 @@ def test_tokens_come_as_quota_does(rig: Rig, tmp_path: Path) -> None:
     assert len(at_ns) > 80
     assert min(late_ms) >= 0
     assert sorted(late_ms)[len(late_ms) // 2] < 10
+
+
+def test_each_request_arrives_once_after_it_was_sent_and_before_its_step(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """Also that of a user out of quota, which has no step yet."""
+    sent = {name: rig.add(name, user="snail") for name in ("first", "late")}
+    sent["free"] = rig.add("free", user="free", max_tokens=1)
+    rig.receive_tokens("free")
+    arrivals = events(rig, tmp_path, "arrive")
+    steps = {event["req"]: event["ns"] for event in events(rig, tmp_path, "dispatch")}
+    assert [(event["req"], event["user"]) for event in arrivals] == [
+        ("first", "snail"),
+        ("late", "snail"),
+        ("free", "free"),
+    ]
+    assert all(event["ns"] >= sent[event["req"]] for event in arrivals)
+    assert set(steps) == {"first", "free"}
+    assert all(event["ns"] <= steps.get(event["req"], event["ns"]) for event in arrivals)
