@@ -234,6 +234,11 @@ class OutputRateScheduler(SchedulingPass):
             return 0.0
         return min(MAX_WAIT_S, max(0, self._idle_until_ns - self._clock.peek()) / 1e9)
 
+    @property
+    def only_quota_is_awaited(self) -> bool:
+        """Whether every user here is out of quota: until then only a message changes anything."""
+        return self.turns.asleep == len(self.turns.users)
+
     def note_wait(self, start_ns: int, end_ns: int, woke: str) -> None:
         """The engine waited from ``start_ns`` to ``end_ns``, until ``woke``."""
         self.books.wait(start_ns, end_ns, woke)

@@ -186,6 +186,47 @@ def test_a_scheduler_that_asks_for_more_gets_50_ms() -> None:
     assert 0.05 <= time.monotonic() - start < 0.5
 
 
+def test_where_only_quota_is_awaited_it_waits_on_until_there_is_some() -> None:
+    fake = fake_engine()
+    fake.scheduler.only_quota_is_awaited = True
+    asked = iter([5.0, 5.0, 0.01, 0.0])
+    fake.scheduler.output_rate_wait_s = lambda: next(asked)
+    notes: list[Any] = []
+    fake.scheduler.note_wait = lambda *note: notes.append(note)
+    assert engine._step_then_wait(lambda _self: False, fake) is False
+    assert [woke for _, _, woke in notes] == ["timeout", "timeout", "ready"]
+
+
+@pytest.mark.parametrize("put_after", [0, 1])
+def test_where_only_quota_is_awaited_a_message_ends_it(put_after: int) -> None:
+    fake = fake_engine()
+    fake.scheduler.only_quota_is_awaited = True
+    fake.scheduler.wait_s = 5.0
+    notes: list[str] = []
+
+    def note(start_ns: int, end_ns: int, woke: str) -> None:
+        notes.append(woke)
+        if len(notes) == put_after:
+            fake.input_queue.put("a request")
+
+    fake.scheduler.note_wait = note
+    if not put_after:
+        fake.input_queue.put("a request")
+    assert engine._step_then_wait(lambda _self: False, fake) is False
+    assert notes == ["timeout"] * put_after + ["request"]
+
+
+def test_in_the_callers_process_it_goes_back_to_the_caller() -> None:
+    fake = fake_engine()
+    fake.scheduler.only_quota_is_awaited = True
+    fake.scheduler.wait_s = 5.0
+    client = SimpleNamespace(engine_core=fake)
+    result = SimpleNamespace(outputs=[])
+    start = time.monotonic()
+    assert engine._output_then_sleep(lambda _client: result, client) is result
+    assert 0.05 <= time.monotonic() - start < 0.5
+
+
 # Engines in the caller's process
 
 
