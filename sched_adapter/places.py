@@ -38,14 +38,21 @@ class Places:
         self._preempt = preempt
 
     def spared(self, request: Request) -> bool:
-        """Whether it was let in again, and its user has quota for the token it is here for."""
-        return request in self._residents.owed and not request.output_rate_line.user.out_of_quota
+        """Whether it was let in again, and its user, short of quota, has a token to give it."""
+        user = request.output_rate_line.user
+        short = user.limited and user.short and not user.out_of_quota
+        return short and request in self._residents.owed
 
     def throttled(
-        self, step: Step, level: int, but: User[Request] | None = None
+        self, step: Step, level: int, but: User[Request] | None = None, prompts: bool = False
     ) -> Iterator[Request]:
-        """Residents parked for lack of quota, of priority ``level`` or worse, not ``but``'s."""
+        """Residents parked for lack of quota, of priority ``level`` or worse, not ``but``'s.
+
+        With ``prompts``, also those that the step lets compute a prompt without quota.
+        """
         running = set(step.running)
+        if prompts:
+            running.difference_update(step.last)
         for request in self._residents.everyone():
             line = request.output_rate_line
             user = line.user
@@ -62,10 +69,10 @@ class Places:
     def could_be_had(self, step: Step, line: Line[Request]) -> bool:
         """Whether a waiting request of ``line`` may find a place although none is free.
 
-        Asked before the step has its list: some of a user's residents will be parked if they
-        are more than its tokens.
+        Its user is entitled. Asked before the step has its list: some of a user's residents will
+        be parked if they are more than its tokens.
         """
-        if not (self._turns.asleep or step.parked) or not entitled(line.user):
+        if not (self._turns.asleep or step.parked):
             return False
         holders = (r.output_rate_line.user for r in self.throttled(step, line.level, line.user))
         return any(user.out_of_quota or user.granted < user.residents for user in holders)

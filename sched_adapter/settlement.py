@@ -17,7 +17,7 @@ from vllm.v1.request import Request
 
 from limiters import Limiter
 from sched_adapter.guard import Guard, LimiterFault
-from sched_adapter.places import Places
+from sched_adapter.places import Places, entitled
 from sched_adapter.residents import Residents, limited_users, within_adapters
 from sched_adapter.step import Capacity, Step
 from sched_adapter.turns import UNLIMITED, Line, Turns, User
@@ -144,6 +144,15 @@ class Settlement:
                 return False
         return True
 
+    def _ask_everybody(self) -> None:
+        """Who could give way is known when every user awake was asked."""
+        step = self.step
+        if not step.all_asked:
+            step.all_asked = True
+            for user in self.turns.limited_awake:
+                if user.asked != step.number:
+                    self._ask(user)
+
     def _all_awake_take(self) -> list[Request] | None:
         """All residents of users awake, if they can be served without dealing turns.
 
@@ -199,7 +208,7 @@ class Settlement:
             return
         seats = 0
         if not self._missed_lately(line):
-            seats = step.free or int(line.queued > 0 and self.places.could_be_had(step, line))
+            seats = step.free or int(line.queued > 0 and self._could_be_had(line))
         owed = step.owed.get(line, ())
         for request in owed:
             if user.pledged == user.granted:
@@ -229,6 +238,12 @@ class Settlement:
                     return
                 user.pledged += 1
                 yield None
+
+    def _could_be_had(self, line: Line[Request]) -> bool:
+        if not entitled(line.user):
+            return False
+        self._ask_everybody()
+        return self.places.could_be_had(self.step, line)
 
     def _missed_lately(self, line: Line[Request]) -> bool:
         """Whether a waiting request of the line stands back: no blocks, no grammar, no adapter.
@@ -269,6 +284,7 @@ class Settlement:
         else:  # by turn, so that a prompt does not take the budget of those behind it every time
             step.crowded = True
         if step.spare > 0:
+            step.last = last
             picks += last
         if capacity.max_loras is not None and self._adapters_abound():
             picks = within_adapters(picks, capacity.max_loras)

@@ -39,7 +39,9 @@ class Step:
     failed_open: list[User[Request]] = field(default_factory=list)
     #: Those who take part, in stock's order or, where the budget is short, by turn.
     running: list[Request] = field(default_factory=list)
-    #: Of these, prompts of users whose tokens are all pledged to others of their streams.
+    #: Of these, prompts of users out of quota, which have what the others leave; at the end.
+    last: list[Request] = field(default_factory=list)
+    #: Also of these, prompts of users whose tokens are all pledged to others of their streams.
     unpledged: set[Request] = field(default_factory=set)
     #: Residents let in again after a preemption and without a token since, by line.
     owed: dict[Line[Request], list[Request]] = field(default_factory=dict)
@@ -49,4 +51,5 @@ class Step:
     open: list[Line[Request]] = field(default_factory=list)
     crowded: bool = False  # more could be served than there are places, or tokens
     spare: int = 0  # tokens left over for prompts of residents out of quota
+    all_asked: bool = False  # every limited user that is awake
     admitted: int = 0  # places given away so far

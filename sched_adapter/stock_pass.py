@@ -98,6 +98,7 @@ class SchedulingPass(Membership):
             num_new = min(num_new, step.spare)
             if num_new and not self._fits(request, num_new):
                 step.running.remove(request)  # it waits, and is a victim like any that is parked
+                step.last = [other for other in step.last if other is not request]
                 return 0
             step.spare -= num_new
         return num_new
@@ -170,7 +171,7 @@ class SchedulingPass(Membership):
         if request.status == RequestStatus.RUNNING:
             # Stock would take the worst priority of those running: only then ours come first.
             level = max(other.output_rate_line.level for other in self.running)
-            throttled = self.places.throttled(self._step, level)
+            throttled = self.places.throttled(self._step, level, prompts=True)
         elif entitled(line.user):
             throttled = self.places.throttled(self._step, line.level, but=line.user)
         else:
@@ -180,22 +181,28 @@ class SchedulingPass(Membership):
         return choose(pool, blocks_missing(manager, request, args, kwargs)) if pool else []
 
     def _instead_of_spared(self, request: Request) -> Request | None:
-        """Who gives way where stock would take one that is spared: none better, none served yet."""
+        """Who gives way where stock would take one that is spared: none better, none served yet.
+
+        Where that is ``request`` itself, stock is left to take it.
+        """
         if request.status != RequestStatus.RUNNING:
             return None
-        by_priority = self.policy == SchedulingPolicy.PRIORITY
+        spared, by_priority = self.places.spared, self.policy == SchedulingPolicy.PRIORITY
         due = max(self.running, key=_rank) if by_priority else self.running[-1]
-        if not (self.places.spared(due) and due.output_rate_line.user.short):
+        if due is request or not spared(due):
             return None
+        level = due.output_rate_line.level
+        begin = self.running.index(request)
         others = [
             other
-            for other in self.running[self.running.index(request) + 1 :]
-            if other.output_rate_line.level >= due.output_rate_line.level
-            and not self.places.spared(other)
+            for other in self.running[begin + 1 :]
+            if other.output_rate_line.level >= level and not spared(other)
         ]
-        if not others:
-            return None
-        return max(others, key=_rank) if by_priority else others[-1]
+        if others:
+            return max(others, key=_rank) if by_priority else others[-1]
+        if request.output_rate_line.level >= level and not spared(request):
+            self.running[begin:] = [r for r in self.running[begin:] if not spared(r)]
+        return None
 
     def _capacity(self) -> Capacity:
         scheduler = self.scheduler_config

@@ -6,6 +6,8 @@ tokens for.
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from conformance.contracts import GCRA
@@ -131,6 +133,33 @@ def outrun(depth: int, policy: str, level: int, blocks: int, streams: int) -> Sc
     pytest.fail("nobody was let in again in 2 s")
 
 
+@pytest.mark.parametrize(
+    ("policy", "level"), [("fcfs", 0), ("priority", 1), ("priority", 2)], ids=lambda value: value
+)
+@pytest.mark.parametrize(
+    ("blocks", "streams"),
+    [(90, 3), (71, 3), (38, 1), (31, 1)],
+    ids=["prompt done, three", "in its prompt, three", "prompt done, one", "in its prompt, one"],
+)
+def test_without_a_token_to_come_it_gives_way_first(
+    depth: int, policy: str, level: int, blocks: int, streams: int
+) -> None:
+    """No stream that is served gives way, itself neither, while one out of quota holds blocks."""
+    engine = outrun(depth, policy, level, blocks, streams)
+    for _ in range(60):
+        step = engine.step()
+        if step.preempted:
+            break
+        assert len([name for name in step.sampled if name[0] == "h"]) == streams
+    user = engine.scheduler.turns.users["A"]
+    print(f"step {step.index}: {step.preempted}, {engine.scheduler.residents.owed.keys()}")
+    assert user.ready_ns is not None, "the test wants a user out of quota"
+    assert step.preempted == ("a",)
+    assert len([name for name in step.sampled if name[0] == "h"]) == streams
+    check_books(engine)
+    check_whole(engine)
+
+
 def test_of_better_priority_it_keeps_its_place(depth: int) -> None:
     """Out of quota or not: the worst priority gives way first."""
     engine = outrun(depth, "priority", 0, 90, 3)
@@ -139,6 +168,55 @@ def test_of_better_priority_it_keeps_its_place(depth: int) -> None:
         if step.preempted:
             break
     assert step.preempted == ("h2",)
+
+
+def crossing(depth: int, policy: str, streams: int) -> ScriptedEngine:
+    """One of a user's streams is let in again, in the middle of its prompt; blocks are short.
+
+    `streams` of a user with quota take a block each every four steps; another of the user's own
+    streams is still out.
+    """
+    engine = house(
+        depth,
+        rates={"A": "1/2"},
+        policy=policy,
+        num_blocks=74 if streams == 3 else 32,
+        max_model_len=400,
+        max_num_seqs=16,
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=4,
+        prefix_caching=False,
+    )
+    engine.add("a", user="A", prompt=46, max_tokens=20, ignore_eos=True)
+    engine.run(20)
+    engine.add("a2", user="A", prompt=46, max_tokens=20, ignore_eos=True)
+    engine.run(20)
+    assert engine.reset_prefix_cache()
+    engine.run(80)
+    for i in range(streams):
+        engine.add(f"h{i}", user="H", prompt=4, max_tokens=390, ignore_eos=True)
+    return engine
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("streams", [1, 3], ids=["it asks itself", "others are behind"])
+def test_it_is_kept_while_its_user_is_short(depth: int, policy: str, streams: int) -> None:
+    """Its user has one token, for one of two streams, and it is the last that came."""
+    engine = crossing(depth, policy, streams)
+    again = Again(engine, GCRA, "A")
+    for _ in range(150):
+        owed = list(again.owed)
+        step = again.step()
+        if step.preempted:
+            break
+    print(f"{step.preempted} out, {owed} let in again, free: {engine.free_blocks}")
+    assert "a" in owed, "the test wants it in the middle of its prompt"
+    assert step.preempted == (f"h{streams - 1}",)
+    assert not again.early
+    again.run(300)
+    assert not again.early, again.early
+    check_books(engine)
+    check_whole(engine)
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
@@ -166,6 +244,45 @@ def test_where_nobody_is_short_the_order_is_that_of_vllm(depth: int, policy: str
     assert sum(("a" in names) for names in due) > 1, "the test wants it out before its next token"
     check_books(ours)
     check_whole(ours)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize(
+    ("budget", "threshold"), [(64, 0), (64, 4), (8, 0)], ids=["whole", "chunks of 4", "8 a step"]
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_two_slow_users_come_and_go(
+    depth: int, policy: str, budget: int, threshold: int, seed: int
+) -> None:
+    """Six of their streams, and busy ones of others, in blocks for two or three."""
+    draw = random.Random(seed)
+    engine = house(
+        depth,
+        rates={"A": 10, "C": 7},
+        policy=policy,
+        num_blocks=20,
+        max_model_len=64,
+        max_num_seqs=8,
+        max_num_batched_tokens=budget,
+        long_prefill_token_threshold=threshold,
+        prefix_caching=False,
+    )
+    for i in range(3):
+        engine.add(f"a{i}", user="A", prompt=13, max_tokens=40, ignore_eos=True)
+        engine.add(f"c{i}", user="C", prompt=17, max_tokens=40, ignore_eos=True)
+    again = Again(engine, GCRA, "A", "C")
+    serial = 0
+    for _ in range(800):
+        if sum(log.user == "B" and not log.finished for log in engine.requests.values()) < 2:
+            prompt = draw.randrange(8, 30)
+            engine.add(f"b{serial}", user="B", prompt=prompt, max_tokens=15, ignore_eos=True)
+            serial += 1
+        again.step()
+    print(f"{dict(again.readmitted)} let in again, {dict(again.preempted)} preempted")
+    assert min(again.readmitted["A"], again.readmitted["C"]) > 20, "the test wants pressure"
+    assert not again.early, f"{len(again.early)}: {again.early[:3]}"
+    check_books(engine)
+    check_whole(engine)
 
 
 @pytest.mark.parametrize("user", ["A", "B"], ids=["limited", "unlimited"])

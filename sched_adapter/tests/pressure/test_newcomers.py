@@ -51,10 +51,11 @@ def full(depth: int, cap: int | None, other: str, *, returning: bool) -> Scripte
 
 @pytest.mark.parametrize("other", ["waits", "holds a place"])
 @pytest.mark.parametrize("cap", [None, 2], ids=["all places", "two a step"])
-@pytest.mark.parametrize("returning", [False], ids=["asleep"])
+@pytest.mark.parametrize("returning", [False, True], ids=["asleep", "quota is back"])
 def test_another_user_that_sleeps_costs_it_no_step(
     depth: int, returning: bool, cap: int | None, other: str
 ) -> None:
+    """Also in the step in which the flood has quota again: for one of its residents, not all."""
     engine = full(depth, cap, other, returning=returning)
     engine.add("late", user="late", prompt=3, max_tokens=30, ignore_eos=True)
     engine.run(70)
