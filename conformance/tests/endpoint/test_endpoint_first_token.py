@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance.endpoint.first_token import (
+    SOON_NS,
     FirstToken,
     first_token,
     held,
@@ -128,8 +129,8 @@ def test_who_comes_as_a_step_of_others_ends_was_held_by_it():
     def arrived(ns):
         return FirstToken(0, ns, ns + 1, ns + 2, ns + 3)
 
-    during, long_after = arrived(15 * ms), arrived(21 * ms)
-    at_once, soon, last = arrived(20 * ms), arrived(21 * ms - 1), arrived(120 * ms + 1)
+    during, long_after = arrived(15 * ms), arrived(20 * ms + SOON_NS)
+    at_once, soon, last = arrived(20 * ms), arrived(20 * ms + SOON_NS - 1), arrived(120 * ms + 1)
     waited, rest = held([during, at_once, soon, long_after, last], steps)
     assert waited == [at_once, soon, last]
     assert rest == [during, long_after]
