@@ -135,3 +135,8 @@ def test_who_comes_as_a_step_of_others_ends_was_held_by_it():
     assert waited == [at_once, soon, last]
     assert rest == [during, long_after]
     assert held([during], []) == ([], [during])
+
+
+def test_of_two_steps_under_way_the_earlier_may_end_later():
+    way = FirstToken(35, 36, 37, 38, 39)
+    assert undelayed([way], [(20, 36), (25, 34)]) == ([], [way])
