@@ -52,6 +52,10 @@ class AdmissionQueue(RequestQueue):
         """Until ``unstage``, show what these lines may admit, then what needs no quota."""
         self._open, self._room_without_quota, self._shown = lines, room_without_quota, None
 
+    def close(self) -> None:
+        """Until ``unstage``, show nothing."""
+        self.stage([], bool)
+
     def unstage(self) -> None:
         self._open = self._shown = None
         for line in self.found_shut:

@@ -59,6 +59,10 @@ class Residents:
         self.vacate(request)
         self._displaced.add(request)
 
+    def is_back(self, request: Request) -> bool:
+        """Whether it was preempted and has no new token since, admitted again or about to be."""
+        return request in self.owed or request in self._displaced
+
     def vacate(self, request: Request) -> bool:
         """The request gives its place up; False if it had none."""
         self._displaced.discard(request)

@@ -82,7 +82,9 @@ class Settlement:
             self._compose(served, places - len(served))
             return step
         for request in self.residents.owed:
-            step.owed.setdefault(request.output_rate_line, []).append(request)
+            line = request.output_rate_line
+            if line.user.limited:
+                step.owed.setdefault(line, []).append(request)
         dealt, step.crowded = self.turns.deal(places, self._offer)
         if not step.crowded and free:
             dealt += self.turns.deal(places - len(dealt), self._offer_again)[0]
@@ -216,7 +218,7 @@ class Settlement:
             user.pledged += 1
             yield request
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
-            if request in owed:
+            if owed and request in self.residents.owed:
                 continue
             if request is not None:
                 if finishing(request, self.capacity.max_model_len):
@@ -287,5 +289,7 @@ class Settlement:
             step.last = last
             picks += last
         if capacity.max_loras is not None and self._adapters_abound():
-            picks = within_adapters(picks, capacity.max_loras)
+            by_pledge = sorted(picks, key=step.unpledged.__contains__)
+            fitting = set(within_adapters(by_pledge, capacity.max_loras))
+            picks = [request for request in picks if request in fitting]
         step.running = picks

@@ -85,15 +85,18 @@ class SchedulingPass(Membership):
         user = request.output_rate_line.user
         if not user.limited or not num_new:
             return num_new
+        step = self._step
+        pledged = user.left and request not in step.unpledged
         if num_computed + num_new >= request.num_tokens:
-            if user.left and request not in self._step.unpledged:
+            if pledged:
                 user.left -= 1
                 return num_new
             if not self.scheduler_config.enable_chunked_prefill or self._seeded(request):
                 return 0
             last = request.num_tokens - max(1, self.num_prefill_lookahead)
             num_new = max(0, last - num_computed)
-        step = self._step
+        elif pledged and self.residents.is_back(request):
+            user.left -= 1  # set aside, though this chunk does not use it
         if user.out_of_quota and request.status == RequestStatus.RUNNING:
             num_new = min(num_new, step.spare)
             if num_new and not self._fits(request, num_new):
@@ -155,6 +158,8 @@ class SchedulingPass(Membership):
             blocks = self._allocate(request, *args, **kwargs)
         while blocks is None and (other := self._instead_of_spared(request)):
             self._preempt_throttled(other)
+            for queue in (self.waiting, self.kv_holding_waiting):
+                queue.close()  # as in stock: nobody is admitted where a served one gave way
             blocks = self._allocate(request, *args, **kwargs)
         if blocks is not None and request.status != RequestStatus.RUNNING:
             self._step.admitted += 1
