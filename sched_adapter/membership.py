@@ -52,6 +52,7 @@ class Membership(_Stock):
         self.residents = Residents()
         self.waiting = AdmissionQueue(self.policy, _line_of)
         self.kv_holding_waiting = AdmissionQueue(self.policy, _line_of)
+        self._ended_displaced: list[Request] = []  # sessions to put back after the output
 
     def add_request(self, request: Request) -> None:
         if request.request_id not in self.requests:
@@ -96,13 +97,30 @@ class Membership(_Stock):
             request.output_rate_line.since.appendleft(served)
 
     def _handle_stopped_request(self, request: Request) -> bool:
+        displaced = request.resumable and request not in self.residents
         self._leave_place(request)
         self.books.lose(request, "lookahead")
+        if displaced:
+            self.waiting.remove_request(request)  # its next input may be of another line
         finished: bool = super()._handle_stopped_request(request)
+        if displaced and not finished:
+            self._ended_displaced.append(request)
         return finished
 
+    def _put_back_sessions(self) -> None:
+        """Stock takes who was preempted when its turn ended out of the queue, sessions too."""
+        for session in self._ended_displaced:
+            if self.requests.get(session.request_id) is session:
+                self._enqueue_waiting_request(session)
+        self._ended_displaced.clear()
+
     def _update_request_as_session(self, session: Request, update: Any) -> None:
+        displaced = not session.num_computed_tokens
+        if displaced:  # stock keeps what is computed: what was, before it was preempted
+            session.num_computed_tokens = session.num_tokens - 1
         super()._update_request_as_session(session, update)
+        if displaced:
+            session.num_computed_tokens = 0
         line = session.output_rate_line
         if identity.user_of(session) != line.user.name:
             self._join(session)
@@ -127,6 +145,7 @@ class Membership(_Stock):
         outputs: dict[int, EngineCoreOutputs] = super().update_from_output(
             scheduler_output, model_runner_output
         )
+        self._put_back_sessions()
         self.books.delivered(outputs)
         return outputs
 

@@ -80,6 +80,7 @@ ENGINE: Final = {
     f"{_SCHED}.scheduler:Scheduler._preempt_request": "self request timestamp drop_stale_output",
     f"{_SCHED}.scheduler:Scheduler._handle_stopped_request": "self request",
     f"{_SCHED}.scheduler:Scheduler._update_request_as_session": "self session update",
+    f"{_SCHED}.scheduler:Scheduler._enqueue_waiting_request": "self request",
     f"{_SCHED}.scheduler:Scheduler._free_request": "self request",
     f"{_SCHED}.scheduler:Scheduler.add_request": "self request",
     f"{_SCHED}.scheduler:Scheduler.update_from_output": (
