@@ -110,8 +110,10 @@ def _idle(found: Figures) -> Iterator[Row]:
     shown, met = [], True
     for mode in MODES:
         each = found[mode]
+        empty = f"{each['engine, empty']:.1%} / {each['worker, empty']:.1%}"
         shown.append(
-            f"{mode} {each['engine']:.1%} / {each['worker']:.1%}, {each['loops per s']} loops"
+            f"{mode} {each['engine']:.1%} / {each['worker']:.1%} (with nobody there {empty}), "
+            f"{each['loops per s']} loops"
         )
         met &= max(each["engine"], each["worker"]) <= 0.02 and each["loops per s"] <= 25
     yield Row(

@@ -24,8 +24,13 @@ STREAMS = 4  # of each user
 SETTLE_S = 2.0
 WATCH_S = 10.0
 
-CPU_LIMIT = 0.03  # of one core, the engine's process and the worker's each
-LOOPS_LIMIT = 30  # a second
+EMPTY_S = 5.0
+
+# Of one core. The worker of vLLM's CPU build takes some 2 % by itself, with nobody there, in
+# threads of its communication library; so it is judged by what it takes beyond that.
+ENGINE_LIMIT = 0.02
+WORKER_LIMIT = 0.01
+LOOPS_LIMIT = 25  # a second
 # What a new request may take to its first token, in seconds; tenfold the few ms it is, and more.
 ANSWER_LIMIT_S = 1.0
 
@@ -42,32 +47,43 @@ def cpu_s(process: psutil.Process) -> float:
     return times.user + times.system
 
 
+async def cpu_for(seconds: float, *processes: psutil.Process) -> list[float]:
+    """What each takes of a core for so many seconds."""
+    before, start = [cpu_s(each) for each in processes], time.monotonic()
+    await asyncio.sleep(seconds)
+    took = time.monotonic() - start
+    return [(cpu_s(each) - was) / took for each, was in zip(processes, before, strict=True)]
+
+
 async def watch(server: Server) -> dict[str, float]:
     """Throttle two users, look at the idle engine for a while, then ask as somebody else."""
     engine, worker = part_of(server, "EngineCore"), part_of(server, "Worker")
     async with Driver(server.base_url, "tiny") as driver:
         await driver.one(Ask("free", "warm up", max_tokens=4))
+        await asyncio.sleep(SETTLE_S)
+        empty = await cpu_for(EMPTY_S, engine, worker)
         asks = [
             Ask(f"slow-{n % 2}", f"Say {n}", max_tokens=50, extra={"ignore_eos": True})
             for n in range(2 * STREAMS)
         ]
         tasks = [driver.start(ask)[1] for ask in asks]
         await asyncio.sleep(SETTLE_S)
-        before, start_ns = (cpu_s(engine), cpu_s(worker)), time.monotonic_ns()
-        await asyncio.sleep(WATCH_S)
-        after, end_ns = (cpu_s(engine), cpu_s(worker)), time.monotonic_ns()
+        start_ns = time.monotonic_ns()
+        throttled = await cpu_for(WATCH_S, engine, worker)
+        end_ns = time.monotonic_ns()
         sent_ns = driver.clock()
         answer = await driver.one(Ask("free", "anybody there?", max_tokens=1))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    seconds = (end_ns - start_ns) / 1e9
     return {
-        "engine": (after[0] - before[0]) / seconds,
-        "worker": (after[1] - before[1]) / seconds,
+        "engine": throttled[0],
+        "worker": throttled[1],
+        "engine, empty": empty[0],
+        "worker, empty": empty[1],
         "start_ns": start_ns,
         "end_ns": end_ns,
-        "seconds": seconds,
+        "seconds": (end_ns - start_ns) / 1e9,
         "sent_ns": sent_ns,
         "answered_s": (answer.token_ns[0] - sent_ns) / 1e9,
     }
@@ -92,14 +108,15 @@ def test_an_engine_whose_users_are_out_of_quota_sleeps(mode: Mode, tmp_path: Pat
         if e["e"] == "dispatch" and e["user"] == "free" and e["ns"] > seen["sent_ns"]
     )
     print(
-        f"\n{mode}: engine {seen['engine']:.1%}, worker {seen['worker']:.1%} of a core; "
+        f"\n{mode}: engine {seen['engine']:.1%}, worker {seen['worker']:.1%} of a core "
+        f"(with nobody there {seen['engine, empty']:.1%} and {seen['worker, empty']:.1%}); "
         f"{len(waits) / seen['seconds']:.0f} loops/s, {slept / seen['seconds']:.0%} asleep; "
         f"a new request: sent to dispatched {(first - seen['sent_ns']) / 1e6:.1f} ms, "
         f"to its first token {seen['answered_s'] * 1e3:.1f} ms"
     )
     assert not dispatched, "not idle: somebody had quota, so this measured nothing"
-    assert seen["engine"] < CPU_LIMIT
-    assert seen["worker"] < CPU_LIMIT
+    assert seen["engine"] < ENGINE_LIMIT
+    assert seen["worker"] < seen["worker, empty"] + WORKER_LIMIT
     assert 0 < len(waits) <= LOOPS_LIMIT * seen["seconds"]
     assert slept > 0.8 * seen["seconds"], "the loops that are not waits are not in the record"
     assert seen["answered_s"] < ANSWER_LIMIT_S

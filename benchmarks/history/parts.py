@@ -88,7 +88,8 @@ def throughput() -> Figures:
 
 
 _IDLE = re.compile(
-    r"^(?P<mode>sync|async): engine (?P<engine>[\d.]+)%, worker (?P<worker>[\d.]+)% of a core; "
+    r"^(?P<mode>sync|async): engine (?P<engine>[\d.]+)%, worker (?P<worker>[\d.]+)% of a core "
+    r"\(with nobody there (?P<engine_empty>[\d.]+)% and (?P<worker_empty>[\d.]+)%\); "
     r"(?P<loops>\d+) loops/s.*to dispatched (?P<dispatched>[\d.]+) ms",
     re.MULTILINE,
 )
@@ -114,6 +115,8 @@ def idle_figures(printed: str) -> Figures:
         match["mode"]: {
             "engine": float(match["engine"]) / 100,
             "worker": float(match["worker"]) / 100,
+            "engine, empty": float(match["engine_empty"]) / 100,
+            "worker, empty": float(match["worker_empty"]) / 100,
             "loops per s": int(match["loops"]),
             "new request dispatched, ms": float(match["dispatched"]),
         }

@@ -14,11 +14,11 @@ from benchmarks.history.__main__ import LINES, follow
 from benchmarks.history.parts import PARTS, idle_figures
 
 PRINTED = """
-sync: engine 0.9%, worker 0.8% of a core; 20 loops/s, 98% asleep; a new request: sent to \
-dispatched 3.4 ms, to its first token 12.0 ms
+sync: engine 0.9%, worker 0.8% of a core (with nobody there 0.1% and 0.7%); \
+20 loops/s, 98% asleep; a new request: sent to dispatched 3.4 ms, to its first token 12.0 ms
 .
-async: engine 1.2%, worker 0.7% of a core; 21 loops/s, 97% asleep; a new request: sent to \
-dispatched 2.2 ms, to its first token 14.0 ms
+async: engine 1.2%, worker 0.7% of a core (with nobody there 0.0% and 0.6%); \
+21 loops/s, 97% asleep; a new request: sent to dispatched 2.2 ms, to its first token 14.0 ms
 .
 """
 
@@ -28,6 +28,8 @@ def test_the_idle_test_s_words_are_understood() -> None:
     assert found["sync"] == {
         "engine": pytest.approx(0.009),
         "worker": pytest.approx(0.008),
+        "engine, empty": pytest.approx(0.001),
+        "worker, empty": pytest.approx(0.007),
         "loops per s": 20,
         "new request dispatched, ms": 3.4,
     }
@@ -37,7 +39,7 @@ def test_the_idle_test_s_words_are_understood() -> None:
 
 def test_the_idle_test_still_prints_these_words() -> None:
     source = (files.ROOT / "gpu_e2e" / "test_idle.py").read_text()
-    for words in ("% of a core; ", " loops/s, ", "sent to dispatched "):
+    for words in ("% of a core ", "(with nobody there ", " loops/s, ", "sent to dispatched "):
         assert words.strip("%") in source
 
 
@@ -76,7 +78,8 @@ def good() -> dict[str, Any]:
     steps["sync, 10240 resident, 51 of them eligible: adapter"] = 1100
     kinds = {"allowed": 1.3, "denied": 1.3, "10,000 users": 1.4}
     run = {"throughput": {"median": 0.99, "lower": 0.9, "upper": 1.0}}
-    quiet = {"engine": 0.02, "worker": 0.02, "loops per s": 25}
+    empty = {"engine, empty": 0.0, "worker, empty": 0.019}
+    quiet = {"engine": 0.02, "worker": 0.02, "loops per s": 25, **empty}
     return {
         "verbs": {
             "over the floor": kinds,
