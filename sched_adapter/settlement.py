@@ -68,11 +68,11 @@ class Settlement:
         self._on_take = on_take
         self._on_take_all = on_take_all
         self._first_of = first_of
-        self.step = Step(0, 0, 0)
+        self.step = Step(0, 0, 0, 0)
 
     def settle(self, now_ns: int, free: int) -> Step:
         """Who takes part in the step at ``now_ns``; ``free`` places may go to waiting ones."""
-        step = self.step = Step(self.step.number + 1, now_ns, free)
+        step = self.step = Step(self.step.number + 1, now_ns, free, free)
         if self._nobody_is_short():
             step.everybody = True
             return step
@@ -211,7 +211,7 @@ class Settlement:
         seats = 0
         if not self._missed_lately(line):
             seats = step.free or int(line.queued > 0 and self._could_be_had(line))
-        owed = step.owed.get(line, ())
+        had, owed = True, step.owed.get(line, ())
         for request in owed:
             if user.pledged == user.granted:
                 return
@@ -220,7 +220,12 @@ class Settlement:
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
             if owed and request in self.residents.owed:
                 continue
-            if request is not None:
+            if request is None:
+                if not step.vacant:
+                    had = had and self._could_be_had(line)
+                    if not had:
+                        continue
+            else:
                 if finishing(request, self.capacity.max_model_len):
                     continue
                 if self._in_mid_prompt(request):  # nothing to sample, so no token either
@@ -229,16 +234,19 @@ class Settlement:
             if user.pledged == user.granted:
                 return
             user.pledged += 1
+            if request is None and step.vacant:
+                step.vacant -= 1
             yield request
 
     def _offer_again(self, line: Line[Request]) -> Iterator[None]:
         """Places that are left over, for what could not be admitted lately."""
         user = line.user
         if self._missed_lately(line):
-            for _ in range(min(self.step.free, line.queued)):
-                if user.pledged == user.granted:
+            for _ in range(min(self.step.vacant, line.queued)):
+                if user.pledged == user.granted or not self.step.vacant:
                     return
                 user.pledged += 1
+                self.step.vacant -= 1
                 yield None
 
     def _could_be_had(self, line: Line[Request]) -> bool:

@@ -30,6 +30,7 @@ class Step:
     number: int
     now_ns: int
     free: int  # places of residents that nobody holds
+    vacant: int  # of these, not dealt to anybody yet
     everybody: bool = False
     asked: list[User[Request]] = field(default_factory=list)
     parked: bool = False  # some of those asked have more residents than tokens

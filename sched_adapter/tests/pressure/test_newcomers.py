@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from conformance.engine import ScriptedEngine
@@ -61,5 +63,29 @@ def test_another_user_that_sleeps_costs_it_no_step(
     engine.run(70)
     assert first_step(engine, "late") == 0
     assert len(engine.requests["late"].dispatch_ns) == 30
+    check_books(engine)
+    check_whole(engine)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_free_place_is_dealt_once(seed: int) -> None:
+    """Held for two newcomers, it would cost a resident its turn, and bring nobody in."""
+    draw = random.Random(seed)
+    engine = house(rates={"sleeper": NEVER}, max_num_seqs=6, max_model_len=128, num_blocks=1024)
+    engine.add("once", user="sleeper", prompt=1, max_tokens=1)
+    engine.run(3)
+    engine.add("asleep", user="sleeper", prompt=1, max_tokens=5)
+    serial = alone = 0
+    for _ in range(300):
+        waiting = engine.scheduler.get_request_counts()[1]
+        for _ in range(draw.choice([0, 0, 2]) if waiting < 4 else 0):
+            user = f"u{draw.randrange(8)}"
+            engine.add(f"{user}-{serial}", user=user, prompt=3, max_tokens=draw.randrange(2, 30))
+            serial += 1
+        before = [request.request_id for request in engine.scheduler.residents.everyone()]
+        step = engine.step()
+        assert set(before) <= step.sampled.keys(), f"step {step.index}"
+        alone += len(before) == 5 and waiting > 2
+    assert alone > 5, "the test wants one free place and several who wait"
     check_books(engine)
     check_whole(engine)
