@@ -216,16 +216,26 @@ def test_lateness_without_other_steps_is_judged_by_its_own_bound():
     assert not judge.evenness(record, "a", promise, late_ns=6 * MS).ok
 
 
-@pytest.mark.parametrize(("wakes_after", "ok"), [(0, True), (40, True), (51, False)])
-def test_an_engine_that_oversleeps_breaks_evenness(wakes_after, ok):
-    """A token every 50 ms, each after a wait; one wait ends late, and so does the next token."""
+@pytest.mark.parametrize(
+    ("every", "wakes_after", "ok"),
+    [
+        (10, 0, True),
+        (10, 50, True),
+        (10, 51, False),
+        (60, 51, True),
+        (60, 500, True),
+        (60, 501, False),
+    ],
+)
+def test_an_engine_that_oversleeps_breaks_evenness(every, wakes_after, ok):
+    """A token every 50 ms, each after a wait; some end late, and so does the next token."""
     events = Toy().events
     now = START
     for step in range(100):
         events.append(
             {"e": "dispatch", "ns": now, "step": step, "user": "alice", "req": "r", "charged": True}
         )
-        woken = now + (50 + (wakes_after if step == 60 else 0)) * MS
+        woken = now + (50 + (wakes_after if step % every == 1 else 0)) * MS
         events.append({"e": "wait", "ns": now + MS, "end_ns": woken, "woke": "timeout"})
         now = woken
     verdict = judge.evenness(EngineRecord.of(events), "alice", LIMIT)
