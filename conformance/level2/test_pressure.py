@@ -104,6 +104,42 @@ def test_S4_KV_2(bench, policy, prompt, victims):
 
 
 @rule("S4-KV-2")
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_S4_KV_2_held_by_who_was_let_in_again(bench, policy):
+    """One token in 2 s lets one of four preempted streams in again, prompts of four chunks or not.
+
+    Let in on a token that comes back with each chunk, all four would hold 56 of 58 blocks.
+    """
+    engine = bench.engine(
+        rates={"A": "1/2"},
+        policy=policy,
+        num_blocks=58,
+        max_model_len=232,
+        max_num_seqs=16,
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=16,
+        prefix_caching=False,
+    )
+    for i in range(4):
+        engine.add(f"a{i}", user="A", prompt=54, max_tokens=20, ignore_eos=True)
+    engine.run(30)
+    assert engine.reset_prefix_cache()
+    assert any(engine.step().resumed for _ in range(1000)), "nobody was let in again in 10 s"
+    engine.run(20)
+    for user in ("B", "C"):
+        engine.add(user, user=user, prompt=36, max_tokens=60, ignore_eos=True)
+    steps = engine.run(5)
+    for user in ("B", "C"):
+        bench.check(
+            any(user in step.sampled for step in steps),
+            user=user,
+            at="5 steps, 9 blocks wanted",
+            seen="no token",
+            promised="served, requests that wait for quota hold its blocks",
+        )
+
+
+@rule("S4-KV-2")
 def test_S4_KV_2_none_of_better_priority(bench):
     """The throttled holders are of better priority than who needs the blocks: it waits."""
     engine = bench.engine(

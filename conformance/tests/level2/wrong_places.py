@@ -88,6 +88,16 @@ def more_give_way_than_needed(scheduler):
         return list(scheduler.places.throttled(scheduler.settlement.step, level))
 
 
+@fault("S4-KV-2")
+def all_who_were_let_in_again_keep_their_places(scheduler):
+    scheduler.places.spared = scheduler.residents.owed.__contains__
+
+    @around(scheduler.turns, "deal")
+    def _(original, places, offer):
+        scheduler.settlement.step.owed.clear()
+        return original(places, offer)
+
+
 @fault("S4-THRASH-2")
 def a_victim_comes_back_without_quota(scheduler):
     queue = scheduler.waiting
