@@ -108,9 +108,13 @@ class Membership(_Stock):
         return finished
 
     def _put_back_sessions(self) -> None:
-        """Stock takes who was preempted when its turn ended out of the queue, sessions too."""
+        """Stock takes who was preempted when its turn ended out of the queue, sessions too.
+
+        Up to 0.32 it takes them out last; 0.33 puts them back itself.
+        """
         for session in self._ended_displaced:
-            if self.requests.get(session.request_id) is session:
+            known = self.requests.get(session.request_id) is session
+            if known and session not in self.waiting:
                 self._enqueue_waiting_request(session)
         self._ended_displaced.clear()
 
