@@ -30,6 +30,7 @@ class Residents:
         self.owed: dict[Request, None] = {}
         self._displaced: set[Request] = set()  # preempted, and not admitted again yet
         self._adapters: Counter[int] = Counter()
+        self._takers: tuple[list[str], Counter[str]] | None = None
 
     def __len__(self) -> int:
         return len(self._seat)
@@ -48,6 +49,7 @@ class Residents:
     def seat(self, request: Request) -> None:
         self._next_seat += 1
         self._seat[request] = self._next_seat
+        self._takers = None
         if request in self._displaced:
             self._displaced.remove(request)
             self.owed[request] = None
@@ -68,6 +70,7 @@ class Residents:
         self._displaced.discard(request)
         if self._seat.pop(request, None) is None:
             return False
+        self._takers = None
         self.prefilling.pop(request, None)
         self.owed.pop(request, None)
         if request.lora_request:
@@ -83,6 +86,20 @@ class Residents:
             self.prefilling[request] = None
         else:
             self.prefilling.pop(request, None)
+
+    def takers(self) -> tuple[list[str], Counter[str]]:
+        """The users of the limited residents, one a resident, and how often each is there.
+
+        Kept until somebody comes or goes, since most steps ask for the same; not to be changed.
+        """
+        if self._takers is None:
+            names = limited_users(self._seat)
+            self._takers = names, Counter(names)
+        return self._takers
+
+    def relimit(self) -> None:
+        """Who is limited may be others now."""
+        self._takers = None
 
     @property
     def num_adapters(self) -> int:

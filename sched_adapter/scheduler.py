@@ -143,6 +143,9 @@ class OutputRateScheduler(SchedulingPass):
             self.turns.caught_up = step.number
         if not (step.asked or step.taken or step.failed_open):
             return Counter(), chunks
+        takers = len(self.residents if step.everybody else step.running)
+        if step.taken and len(scheduled) == takers and not (chunks or admitted):
+            return Counter(step.taken), chunks  # each of those asked for, and nobody else
         sampling = list(map(self.requests.__getitem__, scheduled.keys() - chunks))
         return Counter(limited_users(sampling)), chunks
 
@@ -222,6 +225,7 @@ class OutputRateScheduler(SchedulingPass):
 
     def _relimit(self, user: User[Request]) -> None:
         """The limiter has another rate for this user, or may have: ask again in the next step."""
+        self.residents.relimit()
         for line in self.turns.relimit(user, self._is_limited(user.name)):
             self._reopen(line)
         self._idle_until_ns = None
