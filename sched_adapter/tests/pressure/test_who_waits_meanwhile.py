@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import vllm
 from vllm.v1.request import Request
 
 from conformance.contracts import GCRA
@@ -101,6 +102,7 @@ def test_a_prompt_without_a_token_does_not_take_the_adapter_slot(depth: int, pol
     """One slot for adapters, and another stream's seed forbids that its prompt stops one short.
 
     That stream was seated earlier, and has nothing to compute before its user has a second token.
+    In 0.33 whoever runs keeps the slot, scheduled or not: there that stream has the first token.
     """
     settings = {**ROOMY, "policy": policy, "lora_slots": 1}
     engine = house(depth, rates={"A": 2}, **settings)
@@ -115,7 +117,9 @@ def test_a_prompt_without_a_token_does_not_take_the_adapter_slot(depth: int, pol
     scheduler._preempt_throttled(x)  # as for somebody who needs its blocks
     until_back(engine, "x", engine.step)
     assert scheduler.residents.everyone() == [y, x]
-    assert y in scheduler.residents.prefilling
+    kept = vllm.__version__.startswith("0.33.")
+    assert (y in scheduler.residents.prefilling) is not kept
+    assert len(engine.requests["y"].dispatch_ns) == kept
     assert x in scheduler.residents.owed
     assert any("x" in step.sampled for step in engine.run(10))
     engine.drain()
