@@ -143,8 +143,7 @@ class OutputRateScheduler(SchedulingPass):
             self.turns.caught_up = step.number
         if not (step.asked or step.taken or step.failed_open):
             return Counter(), chunks
-        takers = len(self.residents if step.everybody else step.running)
-        if step.taken and len(scheduled) == takers and not (chunks or admitted):
+        if step.taken and len(scheduled) == step.present and not (chunks or admitted):
             return Counter(step.taken), chunks  # each of those asked for, and nobody else
         sampling = list(map(self.requests.__getitem__, scheduled.keys() - chunks))
         return Counter(limited_users(sampling)), chunks

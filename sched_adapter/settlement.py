@@ -138,7 +138,12 @@ class Settlement:
         if self.turns.asleep or len(residents) > self.capacity.places or self._adapters_abound():
             return False
         many_users = len(limited) * FEW_STREAMS >= len(residents)
-        if limited and many_users and not self.step.free and self._all_take(*residents.takers()):
+        if (
+            limited
+            and many_users
+            and not self.step.free
+            and self._all_take(len(residents), *residents.takers())
+        ):
             return True
         for user in limited:
             self._ask(user)
@@ -170,7 +175,7 @@ class Settlement:
         served = list(chain.from_iterable(map(attrgetter("residents"), lines)))
         room = min(self.capacity.places, self.capacity.tokens)
         takers = limited_users(served)
-        if len(served) > room or not self._all_take(takers, Counter(takers)):
+        if len(served) > room or not self._all_take(len(served), takers, Counter(takers)):
             return None
         for line in lines:
             user = line.user
@@ -185,13 +190,13 @@ class Settlement:
         most = self.capacity.max_loras
         return most is not None and self.residents.num_adapters > most
 
-    def _all_take(self, takers: list[str], taken: Counter[str]) -> bool:
+    def _all_take(self, present: int, takers: list[str], taken: Counter[str]) -> bool:
         """One question for all these users: a token for each time named, or nothing is taken."""
         if isinstance(self.limiter, Guard):  # whose backend may fail in the middle of it
             return False
         if not self.limiter.try_take_all(takers, self.step.now_ns):
             return False
-        self.step.taken = taken
+        self.step.taken, self.step.present = taken, present
         self._on_take_all(taken)
         return True
 

@@ -36,6 +36,7 @@ class Step:
     parked: bool = False  # some of those asked have more residents than tokens
     #: Where one question was put for all of them: what was taken, user -> tokens.
     taken: Counter[str] | None = None
+    present: int = 0  # of these, and of those without limit, so many take part
     #: Users that the backend could not decide on, served all the same.
     failed_open: list[User[Request]] = field(default_factory=list)
     #: Those who take part, in stock's order or, where the budget is short, by turn.
