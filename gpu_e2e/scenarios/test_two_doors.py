@@ -9,7 +9,8 @@ import pytest
 
 from conformance.endpoint import record_verdicts as judge
 from conformance.endpoint import verdicts as client
-from conformance.endpoint.trace import Ask
+from conformance.endpoint.trace import Ask, Stream
+from gpu_e2e.engine.launch import Server
 from gpu_e2e.suite.connections import by_process
 from gpu_e2e.suite.leaving import cancel
 from gpu_e2e.suite.live import Live, check
@@ -23,6 +24,25 @@ BESIDE = limited("two-doors-beside", 50)
 STREAMS = 48
 TOKENS = 3
 LEAVING = 12
+APART_S = 0.005
+LISTEN_S = 30.0
+
+
+async def both_listen(server: Server) -> None:
+    """The server answers when one of its processes does: wait until the other does too."""
+    end = asyncio.get_running_loop().time() + LISTEN_S
+    while asyncio.get_running_loop().time() < end:
+        writers = []
+        for _ in range(16):
+            writers.append((await asyncio.open_connection("127.0.0.1", server.port))[1])
+            await asyncio.sleep(APART_S)
+        found = len(by_process(server.process.pid, server.port))
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
+        if found == 2:
+            return
+        await asyncio.sleep(0.2)
 
 
 @pytest.mark.flags("doors")
@@ -31,12 +51,21 @@ def test_a_flood_through_two_doors(live: Live) -> None:
     """It fills both with 60 streams; each of the others' answers, by either, is untouched."""
     server = live.need_own_server("a second process that answers HTTP")
 
+    async def come(driver: Client, asks: list[Ask]) -> list[asyncio.Task[Stream]]:
+        """One after the other: of connections that come at once one process may take all."""
+        tasks = []
+        for ask in asks:
+            tasks.append(driver.start(ask)[1])
+            await asyncio.sleep(APART_S)
+        return tasks
+
     async def act(driver: Client) -> tuple[dict[int, int], Metrics]:
+        await both_listen(server)
         asks = [Ask(FLOOD, f"flood {n}", TOKENS, f"flood-{n}", extra=SHORT) for n in range(STREAMS)]
-        tasks = [driver.start(ask)[1] for ask in asks]
+        tasks = await come(driver, asks)
         more = [Ask(FLOOD, f"more {n}", 50, f"more-{n}", extra=SHORT) for n in range(LEAVING)]
-        leaving = [driver.start(ask)[1] for ask in more]
-        await asyncio.sleep(1.0)
+        leaving = await come(driver, more)
+        await asyncio.sleep(0.5)
         doors = by_process(server.process.pid, server.port)
         beside = driver.start(Ask(BESIDE, "beside", 120, "beside", extra=SHORT))[1]
         asks = [Ask(FREE, f"question {n}", 30, f"free-{n}", extra=SHORT) for n in range(12)]
