@@ -41,7 +41,6 @@ class AdmissionQueue(RequestQueue):
         self._dormant: dict[Request, None] = {}  # sessions that wait for their next input
         self._lowest = self._highest = self._announced = 0
         self._shown: Request | None = None
-        self._first: Request | None = None  # of the queue as it is, unstaged; None: look
         self._open: list[Line[Request]] | None = None
         self._room_without_quota: Callable[[], bool] = bool
         #: Lines found shut in this step: nothing to admit before their user has quota.
@@ -51,8 +50,7 @@ class AdmissionQueue(RequestQueue):
 
     def stage(self, lines: list[Line[Request]], room_without_quota: Callable[[], bool]) -> None:
         """Until ``unstage``, show what these lines may admit, then what needs no quota."""
-        self._open, self._room_without_quota = lines, room_without_quota
-        self._shown = self._first = None
+        self._open, self._room_without_quota, self._shown = lines, room_without_quota, None
 
     def close(self) -> None:
         """Until ``unstage``, show nothing."""
@@ -69,7 +67,6 @@ class AdmissionQueue(RequestQueue):
         """Nothing of this line can be admitted before its user has quota."""
         line.shut = True
         self.found_shut.append(line)
-        self._first = None
 
     def reopen(self, line: Line[Request]) -> None:
         line.shut = False
@@ -91,7 +88,6 @@ class AdmissionQueue(RequestQueue):
 
     def _announce(self, line: Line[Request]) -> None:
         """Let the line's head take part in the order of all."""
-        self._first = None
         head = self._head_of(line)
         if head is None:
             return
@@ -106,8 +102,6 @@ class AdmissionQueue(RequestQueue):
             heapq.heapify(self._heads)
 
     def _admissible(self) -> Request | None:
-        if self._first is not None:
-            return self._first
         if self._open is not None:
             heads = [head for line in self._open if line.admit and (head := self._head_of(line))]
             if heads:
@@ -118,10 +112,7 @@ class AdmissionQueue(RequestQueue):
             position, _, line = self._heads[0]
             head = self._head_of(line)
             if head is not None and head[0] == position and not line.shut:
-                if self._open is None:
-                    self._first = head[1]  # stock asks four times for each that it admits
-                    return head[1]
-                if head[1].status != RequestStatus.PREEMPTED:
+                if self._open is None or head[1].status != RequestStatus.PREEMPTED:
                     return head[1]
                 self.shut(line)  # preempted for lack of quota: stays out until there is some
             heapq.heappop(self._heads)
@@ -177,7 +168,6 @@ class AdmissionQueue(RequestQueue):
             self._dormant.pop(request, None)
             return
         del self._position[request]
-        self._first = None
         line = self._line_of(request)
         line.queued -= 1
         row = self._rows[line]

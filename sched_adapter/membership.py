@@ -88,7 +88,7 @@ class Membership(_Stock):
     def _preempt_request(
         self, request: Request, timestamp: float, drop_stale_output: bool = False
     ) -> None:
-        served: int | None = request.output_rate_line.residents.pop(request, None)
+        served = self._leave_place(request)
         self.residents.displace(request)
         if drop_stale_output or (request.drop_stale_output and request.num_stale_output_tokens):
             self.books.lose(request, "stale")

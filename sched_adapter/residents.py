@@ -57,8 +57,7 @@ class Residents:
             self._adapters[request.lora_request.lora_int_id] += 1
 
     def displace(self, request: Request) -> None:
-        """The request is preempted: it gives its place up, and is owed a token when it returns."""
-        self.vacate(request)
+        """The place was taken away: the request is owed a token when it returns."""
         self._displaced.add(request)
 
     def is_back(self, request: Request) -> bool:

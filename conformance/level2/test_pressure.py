@@ -106,7 +106,7 @@ def test_S4_KV_2(bench, policy, prompt, victims):
 @rule("S4-KV-2")
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_S4_KV_2_held_by_who_was_let_in_again(bench, policy):
-    """One token in 2 s lets one of four preempted streams in again, prompts of four chunks or not.
+    """One token in 2 s lets one of four preempted streams in again, each of four chunks.
 
     Let in on a token that comes back with each chunk, all four would hold 56 of 58 blocks.
     """

@@ -37,9 +37,8 @@ PARKED = [
 QUESTIONS = 8
 TOKENS = 25
 TIMEOUT_S = 240.0
-# Beside the parked 1.05 is what is wanted at p50. Where others load the two cores it was up to 1.5,
-# all of it before the scheduler got the request: so this is for gross faults, the queue for finer.
-MOST_PARKED = 2.0
+# Beside the parked 1.05 is what is wanted at p50; ten times that slack is what a test may assert.
+MOST_PARKED = 1.5
 # From the scheduler's getting a request to the step that serves it, in ns: 0.1 to 0.2 ms at p50,
 # however busy the machine.
 MOST_QUEUED_NS = 2_000_000

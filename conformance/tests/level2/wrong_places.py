@@ -74,8 +74,8 @@ def the_last_in_line_gives_way(scheduler):
 @fault("S4-VICTIM-PRIORITY-2", "S4-KV-2")
 def a_better_priority_gives_way(scheduler):
     @around(scheduler.places, "throttled")
-    def _(original, step, level, but=None):
-        return original(step, -1, but)
+    def _(original, step, level, but=None, prompts=False):
+        return original(step, -1, but, prompts)
 
 
 @fault("S4-KV-2")
