@@ -38,8 +38,8 @@ class Books:
         self.ledger.charged[user] += tokens
 
     def take_all(self, tokens: Counter[str]) -> None:
-        """Each of these users was charged so many tokens."""
-        self.ledger.charged.update(tokens.elements())
+        """Each of these users was charged so many tokens; the object stays as it is."""
+        self.ledger.charge(tokens)
 
     def refund(self, user: str, tokens: int) -> None:
         self.ledger.refunded[user] += tokens

@@ -39,16 +39,51 @@ class Account:
 COLUMNS = tuple(column.name for column in fields(Account))
 
 
+class Column:
+    """Tokens of one kind by user.
+
+    Step after step most batches are the same, and book the same object: such steps are only
+    counted, and summed up when somebody asks.
+    """
+
+    __slots__ = ("_step", "_sums", "_times")
+
+    def __init__(self) -> None:
+        self._sums: Counter[str] = Counter()
+        self._step: Counter[str] = Counter()
+        self._times = 0
+
+    def add(self, step: Counter[str]) -> None:
+        """Book a step's tokens by user, in an object that does not change any more."""
+        if step is not self._step:
+            self.sums()
+            self._step = step
+        self._times += 1
+
+    def sums(self) -> Counter[str]:
+        """The tokens by user as they stand."""
+        if self._times:
+            for user, tokens in self._step.items():
+                self._sums[user] += tokens * self._times
+            self._times = 0
+        return self._sums
+
+
 @dataclass(slots=True)
 class Flight:
     """The sampled positions of one dispatched step whose output is still to come."""
 
     scheduled: dict[str, int]  # vLLM's num_scheduled_tokens
     chunks: frozenset[str]  # of these, prompt chunks that sample nothing
-    sampled: Counter[str]  # user -> positions not yet delivered or lost
+    sampled: Counter[str]  # user -> positions not yet delivered or lost; others may hold it too
 
     def samples(self, request_id: str) -> bool:
         return request_id in self.scheduled and request_id not in self.chunks
+
+    def lose(self, request_id: str, user: str) -> None:
+        """One position of the user's is lost; counted once only."""
+        self.sampled = self.sampled - Counter([user])
+        self.chunks |= {request_id}
 
 
 class Ledger:
@@ -58,16 +93,26 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.charged: Counter[str] = Counter()
+        self._charged, self._dispatched, self._delivered = Column(), Column(), Column()
         self.refunded: Counter[str] = Counter()
-        self.dispatched: Counter[str] = Counter()
-        self.delivered: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
         self.departed = Account()
         self.flights: dict[int, Flight] = {}  # id of the step's output -> flight
         #: Tokens of limited users dispatched without a charge, since the backend gave no answer.
         self.failed_open = 0
         self._leaving: set[str] = set()
+
+    @property
+    def charged(self) -> Counter[str]:
+        return self._charged.sums()
+
+    @property
+    def dispatched(self) -> Counter[str]:
+        return self._dispatched.sums()
+
+    @property
+    def delivered(self) -> Counter[str]:
+        return self._delivered.sums()
 
     def of(self, user: str) -> Account:
         """The user's account as it stands."""
@@ -84,18 +129,22 @@ class Ledger:
         gone = self.departed
         return Account(*(getattr(self, c).total() + getattr(gone, c) for c in COLUMNS))
 
+    def charge(self, step: Counter[str]) -> None:
+        """Each of these users was charged so many tokens; the object stays as it is."""
+        self._charged.add(step)
+
     def dispatch(
         self, step: int, scheduled: dict[str, int], chunks: Iterable[str], sampled: Counter[str]
     ) -> None:
-        """A step that samples ``sampled`` (limited user -> tokens) was handed out."""
-        self.dispatched.update(sampled.elements())
+        """A step was handed out that samples ``sampled``: limited user -> tokens, for good."""
+        self._dispatched.add(sampled)
         self.flights[step] = Flight(scheduled, frozenset(chunks), sampled)
 
     def deliver(self, step: int) -> Flight | None:
         """The output of that step is about to be processed."""
         flight = self.flights.pop(step, None)
         if flight is not None:
-            self.delivered.update(flight.sampled.elements())
+            self._delivered.add(flight.sampled)
         return flight
 
     def lose(self, request_id: str, user: str) -> int:
@@ -103,8 +152,7 @@ class Ledger:
         lost = 0
         for flight in self.flights.values():
             if flight.sampled.get(user) and flight.samples(request_id):
-                flight.sampled[user] -= 1
-                flight.chunks |= {request_id}  # once only
+                flight.lose(request_id, user)
                 lost += 1
         if lost:
             self.lost[user] += lost

@@ -97,7 +97,9 @@ class Membership(_Stock):
             request.output_rate_line.since.appendleft(served)
 
     def _handle_stopped_request(self, request: Request) -> bool:
-        displaced = request.resumable and request not in self.residents
+        if not request.resumable:  # it is freed next, and leaves there
+            return bool(super()._handle_stopped_request(request))
+        displaced = request not in self.residents
         self._leave_place(request)
         self.books.lose(request, "lookahead")
         if displaced:

@@ -95,7 +95,7 @@ class OutputRateScheduler(SchedulingPass):
         taken = step.taken
         if taken is None:
             taken = Counter({user.name: user.granted for user in step.asked})
-        if not dict.__eq__(taken, used):
+        if used is not taken and not dict.__eq__(taken, used):
             used = self._refund_unused(step, taken, used)
         self.books.dispatch(step.number, output, chunks, used, self.requests)
 
@@ -144,7 +144,7 @@ class OutputRateScheduler(SchedulingPass):
         if not (step.asked or step.taken or step.failed_open):
             return Counter(), chunks
         if step.taken and len(scheduled) == step.present and not (chunks or admitted):
-            return Counter(step.taken), chunks  # each of those asked for, and nobody else
+            return step.taken, chunks  # each of those asked for, and nobody else
         sampling = list(map(self.requests.__getitem__, scheduled.keys() - chunks))
         return Counter(limited_users(sampling)), chunks
 
@@ -260,10 +260,12 @@ class OutputRateScheduler(SchedulingPass):
         return self.books.ledger
 
     def _free_places(self) -> int:
+        waiting = len(self.waiting) + len(self.kv_holding_waiting)
+        if not waiting:
+            return 0
         if self._pause_state != PauseState.UNPAUSED and not self.kv_holding_waiting:
             return 0  # nothing waiting may be admitted, so none has a turn
         held = len(self.residents) + self.num_waiting_for_streaming_input
-        waiting = len(self.waiting) + len(self.kv_holding_waiting)
         return max(0, min(self.max_num_running_reqs - held, waiting))
 
 

@@ -223,19 +223,17 @@ class Settlement:
             user.pledged += 1
             yield request
         for request in line.in_turn(seats, step.number, self.turns.caught_up):
-            if owed and request in self.residents.owed:
-                continue
             if request is None:
-                if not step.vacant:
-                    had = had and self._could_be_had(line)
-                    if not had:
-                        continue
-            else:
-                if finishing(request, self.capacity.max_model_len):
+                had = step.vacant > 0 or (had and self._could_be_had(line))
+                if not had:
                     continue
-                if self._in_mid_prompt(request):  # nothing to sample, so no token either
-                    yield request
-                    continue
+            elif finishing(request, self.capacity.max_model_len):
+                continue
+            elif owed and request in self.residents.owed:  # it came first
+                continue
+            elif self._in_mid_prompt(request):  # nothing to sample, so no token either
+                yield request
+                continue
             if user.pledged == user.granted:
                 return
             user.pledged += 1

@@ -87,3 +87,37 @@ def test_an_account_opened_anew_is_not_closed_for_an_earlier_leaving() -> None:
     ledger.deliver(2)
     ledger.fold()
     assert ledger.accounts == {"a": Account(charged=1, dispatched=1, delivered=1)}
+
+
+def test_steps_that_book_the_same_object_again_count_each_time() -> None:
+    ledger, batch, other = Ledger(), Counter(a=2, b=1), Counter(b=5)
+    for step, sampled in enumerate((batch, batch, other, batch)):
+        ledger.charge(sampled)
+        ledger.dispatch(step, {}, (), sampled)
+    assert ledger.charged == ledger.dispatched == Counter(a=6, b=8)
+    ledger.charge(batch)
+    assert ledger.charged == Counter(a=8, b=9), "asked for in between"
+    for step in range(4):
+        ledger.deliver(step)
+    assert ledger.delivered == Counter(a=6, b=8)
+
+
+def test_a_loss_is_of_one_step_though_others_book_the_same_object() -> None:
+    ledger, batch = Ledger(), Counter(a=1, b=1)
+    for step in range(2):
+        ledger.dispatch(step, {"r": 1, "s": 1}, (), batch)
+    ledger.deliver(0)
+    ledger.charge(batch)
+    assert ledger.lose("r", "a") == 1
+    assert (ledger.charged, ledger.dispatched) == (Counter(a=1, b=1), Counter(a=2, b=2))
+    ledger.deliver(1)
+    assert ledger.delivered == Counter(a=1, b=2)
+
+
+def test_what_was_lost_opens_no_account_when_its_step_is_delivered() -> None:
+    ledger = Ledger()
+    dispatched(ledger, 1, "r")
+    ledger.lose("r", "a")
+    ledger.leave("a")
+    ledger.deliver(1)
+    assert ledger.accounts == {}
