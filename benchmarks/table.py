@@ -106,6 +106,28 @@ def _throughput(found: Figures) -> Iterator[Row]:
     yield Row("engine throughput, limits not reached, in pairs", "≥ 0.99 of stock", shown, met)
 
 
+BESIDE = {
+    "parked": "32 parked users",
+    **{f"flood {rate}": f"a flood capped to {rate} tok/s" for rate in (5, 20, 50)},
+}
+
+
+def _isolation(found: Figures) -> Iterator[Row]:
+    for name, what in BESIDE.items():
+        shown, ratios = [], []
+        for key, title in (("first", "first token"), ("gap", "gap")):
+            each = {mode: found[mode][name][key]["ratio"] for mode in MODES}
+            shown.append(f"{title} " + ", ".join(f"{m} {ratio:.3f} ×" for m, ratio in each.items()))
+            ratios += each.values()
+        yield Row(
+            f"interactive user's first token and gap at p50 beside {what}, over alone, the engine "
+            "alone in its process",
+            "≤ 1.05 ×",
+            "; ".join(shown),
+            max(ratios) <= 1.05,
+        )
+
+
 def _idle(found: Figures) -> Iterator[Row]:
     shown, met = [], True
     for mode in MODES:
@@ -143,6 +165,7 @@ SECTIONS: dict[str, Callable[[Figures], Iterator[Row]]] = {
     "counts": _counts,
     "cpu": _cpu,
     "throughput": _throughput,
+    "isolation": _isolation,
     "idle": _idle,
     "pacing": _pacing,
 }

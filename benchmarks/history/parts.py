@@ -87,6 +87,15 @@ def throughput() -> Figures:
     return {mode: measured(mode).to_json() for mode in MODES}
 
 
+def isolation() -> Figures:
+    """An interactive user on the real engine, beside others over alone."""
+    from benchmarks.isolation.__main__ import MODES, measured
+
+    return {
+        mode: {name: found.to_json() for name, found in measured(mode).items()} for mode in MODES
+    }
+
+
 _IDLE = re.compile(
     r"^(?P<mode>sync|async): engine (?P<engine>[\d.]+)%, worker (?P<worker>[\d.]+)% of a core "
     r"\(with nobody there (?P<engine_empty>[\d.]+)% and (?P<worker_empty>[\d.]+)%\); "
@@ -134,5 +143,6 @@ PARTS: dict[str, Callable[[], Figures]] = {
     "cpu": cpu,
     "pacing": pacing,
     "throughput": throughput,
+    "isolation": isolation,
     "idle": idle,
 }

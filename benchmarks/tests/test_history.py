@@ -12,6 +12,7 @@ from benchmarks import table
 from benchmarks.history import files
 from benchmarks.history.__main__ import LINES, follow
 from benchmarks.history.parts import PARTS, idle_figures
+from benchmarks.isolation.run import SITUATIONS
 
 PRINTED = """
 sync: engine 0.9%, worker 0.8% of a core (with nobody there 0.1% and 0.7%); \
@@ -78,6 +79,10 @@ def good() -> dict[str, Any]:
     steps["sync, 10240 resident, 51 of them eligible: adapter"] = 1100
     kinds = {"allowed": 1.3, "denied": 1.3, "10,000 users": 1.4}
     run = {"throughput": {"median": 0.99, "lower": 0.9, "upper": 1.0}}
+    isolation = {
+        mode: {name: {key: {"ratio": 1.05} for key in ("first", "gap")} for name in table.BESIDE}
+        for mode in table.MODES
+    }
     empty = {"engine, empty": 0.0, "worker, empty": 0.019}
     quiet = {"engine": 0.02, "worker": 0.02, "loops per s": 25, **empty}
     return {
@@ -90,6 +95,7 @@ def good() -> dict[str, Any]:
         "counts": {"steps": steps},
         "cpu": {"residents": 1.5, "waiting": 1.5},
         "throughput": dict.fromkeys(table.MODES, run),
+        "isolation": isolation,
         "idle": dict.fromkeys(table.MODES, quiet),
         "pacing": {
             backend: {"10 ms": {"10": {"achieved": 0.999, "most": 0.999}}}
@@ -131,6 +137,11 @@ def test_figures_at_their_targets_are_met() -> None:
         (("cpu", "residents"), 1.51),
         (("cpu", "waiting"), 1.51),
         (("throughput", "async", "throughput", "median"), 0.989),
+        (("isolation", "sync", "parked", "first", "ratio"), 1.051),
+        (("isolation", "async", "parked", "gap", "ratio"), 1.051),
+        (("isolation", "async", "flood 5", "first", "ratio"), 1.051),
+        (("isolation", "sync", "flood 20", "gap", "ratio"), 1.051),
+        (("isolation", "async", "flood 50", "first", "ratio"), 1.051),
         (("idle", "async", "engine"), 0.021),
         (("idle", "sync", "worker"), 0.021),
         (("idle", "sync", "loops per s"), 26),
@@ -141,6 +152,10 @@ def test_figures_at_their_targets_are_met() -> None:
 def test_each_target_that_is_missed_is_told(way: tuple[str, ...], value: float) -> None:
     missed = [row for row in table.rows(spoilt(way, value)) if not row.met]
     assert len(missed) == 1
+
+
+def test_what_the_table_shows_of_isolation_is_measured() -> None:
+    assert set(table.BESIDE) == {each.name for each in SITUATIONS if each.rates}
 
 
 def test_a_part_that_was_not_measured_is_named() -> None:
