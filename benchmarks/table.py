@@ -97,13 +97,22 @@ def _cpu(found: Figures) -> Iterator[Row]:
 
 
 def _throughput(found: Figures) -> Iterator[Row]:
-    ratios = [found[mode]["throughput"] for mode in MODES]
-    shown = "; ".join(
-        f"{mode} {each['median']:.3f} ({each['lower']:.3f} to {each['upper']:.3f})"
-        for mode, each in zip(MODES, ratios, strict=True)
-    )
-    met = min(each["median"] for each in ratios) >= 0.99
-    yield Row("engine throughput, limits not reached, in pairs", "≥ 0.99 of stock", shown, met)
+    for tokens in found[MODES[0]]:
+        shown, met = [], True
+        for mode in MODES:
+            each = found[mode][tokens]
+            ratio, more = each["throughput"], sum(each["more"].values())
+            shown.append(
+                f"{mode} {ratio['median']:.3f} ({ratio['lower']:.3f} to {ratio['upper']:.3f}), "
+                f"{more:.1%} more in the scheduler"
+            )
+            met &= ratio["median"] >= 0.99
+        yield Row(
+            f"engine throughput, limits not reached, answers of {tokens} tokens, in pairs",
+            "≥ 0.99 of stock",
+            "; ".join(shown),
+            met,
+        )
 
 
 BESIDE = {

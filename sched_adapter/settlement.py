@@ -227,9 +227,9 @@ class Settlement:
                 had = step.vacant > 0 or (had and self._could_be_had(line))
                 if not had:
                     continue
-            elif finishing(request, self.capacity.max_model_len):
-                continue
-            elif owed and request in self.residents.owed:  # it came first
+            elif finishing(request, self.capacity.max_model_len) or (
+                owed and request in self.residents.owed  # it came first
+            ):
                 continue
             elif self._in_mid_prompt(request):  # nothing to sample, so no token either
                 yield request

@@ -84,7 +84,10 @@ def throughput() -> Figures:
     """The real engine, adapter over stock, limits not reached."""
     from benchmarks.throughput.__main__ import MODES, measured
 
-    return {mode: measured(mode).to_json() for mode in MODES}
+    return {
+        mode: {tokens: found.to_json() for tokens, found in measured(mode).items()}
+        for mode in MODES
+    }
 
 
 def isolation() -> Figures:

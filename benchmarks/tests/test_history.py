@@ -78,7 +78,10 @@ def good() -> dict[str, Any]:
     steps["sync, 1024 resident, 51 of them eligible: adapter"] = 1000
     steps["sync, 10240 resident, 51 of them eligible: adapter"] = 1100
     kinds = {"allowed": 1.3, "denied": 1.3, "10,000 users": 1.4}
-    run = {"throughput": {"median": 0.99, "lower": 0.9, "upper": 1.0}}
+    spread = {"median": 0.99, "lower": 0.9, "upper": 1.0}
+    run = {
+        tokens: {"throughput": {**spread}, "more": {"schedule": 0.01}} for tokens in ("128", "16")
+    }
     isolation = {
         mode: {name: {key: {"ratio": 1.05} for key in ("first", "gap")} for name in table.BESIDE}
         for mode in table.MODES
@@ -94,7 +97,7 @@ def good() -> dict[str, Any]:
         "memory": {"measured": {}, "gcra": {"10000": 110.0}},
         "counts": {"steps": steps},
         "cpu": {"residents": 1.5, "waiting": 1.5},
-        "throughput": dict.fromkeys(table.MODES, run),
+        "throughput": {mode: copy.deepcopy(run) for mode in table.MODES},
         "isolation": isolation,
         "idle": dict.fromkeys(table.MODES, quiet),
         "pacing": {
@@ -136,7 +139,7 @@ def test_figures_at_their_targets_are_met() -> None:
         (("counts", "steps", "sync, 10240 resident, 51 of them eligible: adapter"), 1101),
         (("cpu", "residents"), 1.51),
         (("cpu", "waiting"), 1.51),
-        (("throughput", "async", "throughput", "median"), 0.989),
+        (("throughput", "async", "16", "throughput", "median"), 0.989),
         (("isolation", "sync", "parked", "first", "ratio"), 1.051),
         (("isolation", "async", "parked", "gap", "ratio"), 1.051),
         (("isolation", "async", "flood 5", "first", "ratio"), 1.051),

@@ -10,47 +10,56 @@ import sys
 from pathlib import Path
 
 from benchmarks.throughput.ratios import Result, result
-from benchmarks.throughput.run import Mode, Work, engines, pairs
+from benchmarks.throughput.run import PARTS, Mode, Work, engines, pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 MODES: tuple[Mode, ...] = ("sync", "async")
 TIMEOUT_S = 900
-PAIRS = 30
+#: Tokens of each answer, and how many pairs: a long answer, and one that hardly outweighs the way
+#: in and out.
+WORKS = {128: 12, 16: 30}
 
 
-def measured(mode: Mode, count: int = PAIRS) -> Result:
-    """The result of one mode, from a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.throughput", "--mode", mode, "--pairs", str(count)]
+def measured(mode: Mode) -> dict[str, Result]:
+    """The results of one mode by the answers' length, from a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.throughput", "--mode", mode]
     done = subprocess.run(
         command, cwd=ROOT, timeout=TIMEOUT_S, check=True, stdout=subprocess.PIPE, text=True
     )
-    return Result.from_json(json.loads(done.stdout.splitlines()[-1]))
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {tokens: Result.from_json(each) for tokens, each in found.items()}
 
 
-def table(results: dict[Mode, Result]) -> str:
+def table(results: dict[Mode, dict[str, Result]]) -> str:
     """As Markdown: medians, in brackets the quartiles."""
     lines = [
-        "| engine | pairs | stock, tok/s | throughput over stock | CPU over stock |",
-        "| --- | --- | --- | --- | --- |",
+        "| engine | answers | pairs | stock, tok/s | throughput over stock | CPU over stock "
+        f"| more in {' / '.join(PARTS)} |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for mode, found in results.items():
-        lines.append(
-            f"| {mode} | {found.pairs} | {found.stock_tokens_per_s:.0f} | {found.throughput} "
-            f"| {found.cpu} |"
-        )
+    for mode, works in results.items():
+        for tokens, found in works.items():
+            more = " / ".join(f"{share:.2%}" for share in found.more.values())
+            lines.append(
+                f"| {mode} | {tokens} tokens | {found.pairs} | {found.stock_tokens_per_s:.0f} "
+                f"| {found.throughput} | {found.cpu} | {more} |"
+            )
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.throughput", description=__doc__)
-    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"runs of each ({PAIRS})")
     parser.add_argument("--mode", choices=MODES, help="one mode, here, printed as JSON")
     chosen = parser.parse_args()
     if chosen.mode:
-        found = result(list(pairs(engines(chosen.mode), Work(), chosen.pairs)))
-        print(json.dumps(found.to_json()), flush=True)
+        both = engines(chosen.mode)
+        found = {
+            str(tokens): result(list(pairs(both, Work(tokens), count))).to_json()
+            for tokens, count in WORKS.items()
+        }
+        print(json.dumps(found), flush=True)
         os._exit(0)  # two engines in one process do not always end by themselves
-    print(table({mode: measured(mode, chosen.pairs) for mode in MODES}))
+    print(table({mode: measured(mode) for mode in MODES}))
 
 
 if __name__ == "__main__":

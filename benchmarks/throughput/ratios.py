@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 
-from benchmarks.throughput.run import Spent
+from benchmarks.throughput.run import PARTS, Spent
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Result:
     stock_tokens_per_s: float
     throughput: Spread
     cpu: Spread
+    more: dict[str, float]
+    """How much longer the adapter's parts took, each as a share of stock's whole time."""
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -54,4 +56,10 @@ def result(pairs: Sequence[tuple[Spent, Spent]]) -> Result:
         stock_tokens_per_s=median(stock.tokens / stock.wall_s for stock, _ in pairs),
         throughput=Spread.of([stock.wall_s / adapter.wall_s for stock, adapter in pairs]),
         cpu=Spread.of([adapter.cpu_s / stock.cpu_s for stock, adapter in pairs]),
+        more={
+            part: median(
+                (ours.parts_s[part] - its.parts_s[part]) / its.wall_s for its, ours in pairs
+            )
+            for part in PARTS
+        },
     )

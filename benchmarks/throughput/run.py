@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpu_e2e.engine import depth2, model
@@ -16,21 +19,34 @@ Mode = Literal["sync", "async"]
 NOT_REACHED = 10**6
 USERS = 16
 
+PARTS = ("add_request", "schedule", "update_from_output")
+"""The scheduler's methods in which the two differ."""
+
 
 @dataclass(frozen=True)
 class Work:
-    requests: int = 64
-    tokens: int = 16
+    tokens: int
     """Of each request's output."""
+    requests: int = 64
 
 
-@dataclass(frozen=True)
+@dataclass
 class Spent:
     """What a piece of work took, in seconds of the wall clock and of CPU (of all threads)."""
 
-    wall_s: float
-    cpu_s: float
-    tokens: int
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    tokens: int = 0
+    parts_s: Counter[str] = field(default_factory=Counter)
+    """Of the wall clock, in each of `PARTS`."""
+
+    @contextmanager
+    def more(self) -> Iterator[None]:
+        """Add the time that the block takes."""
+        wall, cpu = time.monotonic(), time.process_time()
+        yield
+        self.wall_s += time.monotonic() - wall
+        self.cpu_s += time.process_time() - cpu
 
 
 def engines(mode: Mode) -> dict[str, Any]:
@@ -49,7 +65,25 @@ def engines(mode: Mode) -> dict[str, Any]:
 
     plugin.register()
     limits = {"output_rate": {"default_rate": NOT_REACHED}}
-    return {"stock": _engine(mode, {}), "adapter": _engine(mode, limits)}
+    both = {"stock": _engine(mode, {}), "adapter": _engine(mode, limits)}
+    for engine in both.values():
+        scheduler = engine.llm_engine.engine_core.engine_core.scheduler
+        engine.parts_s = Counter()
+        for name in PARTS:
+            timed = _timed(getattr(scheduler, name), name, engine.parts_s)
+            setattr(scheduler, name, timed)
+    return both
+
+
+def _timed(method: Callable[..., Any], name: str, parts_s: Counter[str]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = time.monotonic()
+        result = method(*args, **kwargs)
+        parts_s[name] += time.monotonic() - start
+        return result
+
+    return timed
 
 
 def _engine(mode: Mode, limits: dict[str, Any]) -> Any:
@@ -68,8 +102,7 @@ def _engine(mode: Mode, limits: dict[str, Any]) -> Any:
     )
 
 
-def spend(engine: Any, work: Work) -> Spent:
-    """Have the engine do the work once."""
+def _enqueue(engine: Any, work: Work) -> None:
     from vllm import SamplingParams
 
     params = [
@@ -81,21 +114,36 @@ def spend(engine: Any, work: Work) -> Spent:
         )
         for n in range(work.requests)
     ]
-    prompts = [f"Say {n}" for n in range(work.requests)]
-    wall, cpu = time.monotonic(), time.process_time()
-    outputs = engine.generate(prompts, params, use_tqdm=False)
-    return Spent(
-        time.monotonic() - wall,
-        time.process_time() - cpu,
-        sum(len(output.outputs[0].token_ids) for output in outputs),
-    )
+    engine.enqueue([f"Say {n}" for n in range(work.requests)], params, use_tqdm=False)
+
+
+def side_by_side(both: dict[str, Any], work: Work, first: str) -> dict[str, Spent]:
+    """Have both do the work, a step of one and then a step of the other, and who begins changes.
+
+    A shared machine gives and takes in tenths of a second: so it does to both alike.
+    """
+    spent = {name: Spent() for name in both}
+    for engine in both.values():
+        engine.parts_s.clear()
+    turns = sorted(both, key=first.__ne__)
+    for name in turns:
+        with spent[name].more():
+            _enqueue(both[name], work)
+    while turns:
+        for name in turns:
+            with spent[name].more():
+                outputs = both[name].llm_engine.step()
+            finished = [output for output in outputs if output.finished]
+            spent[name].tokens += sum(len(output.outputs[0].token_ids) for output in finished)
+        turns = [n for n in reversed(turns) if both[n].llm_engine.has_unfinished_requests()]
+    for name, engine in both.items():
+        spent[name].parts_s.update(engine.parts_s)
+    return spent
 
 
 def pairs(both: dict[str, Any], work: Work, count: int) -> Iterator[tuple[Spent, Spent]]:
-    """So many pairs (stock, adapter), one after the other, each time another one first."""
-    for name in both:
-        spend(both[name], work)  # the first run warms up
+    """So many pairs (stock, adapter), each time another one first."""
+    side_by_side(both, work, "stock")  # the first run warms up
     for n in range(count):
-        order = list(both) if n % 2 else list(reversed(both))
-        spent = {name: spend(both[name], work) for name in order}
+        spent = side_by_side(both, work, ("stock", "adapter")[n % 2])
         yield spent["stock"], spent["adapter"]

@@ -23,6 +23,9 @@ _MESSAGE = re.compile(
 _CALLS = (", step", ", abort", ", reset_prefix_cache")
 """How a place ends that is an error inside one of these."""
 
+_SLIPS = ("TypeError", "AttributeError", "NameError", "UnboundLocalError", "ImportError")
+"""An error of these says that the planted code does not run, and not that it is wrong."""
+
 
 def outcomes(faults, folder, *arguments):
     """{backend: {rule: [message of each test that failed, None of each that passed]}}.
@@ -61,5 +64,6 @@ def said(message, rule, backend, *, about_nobody=()):
     assert told["rule"] == rule, message
     assert told["backend"].removeprefix("gcra in ") == backend, message
     assert told["at"] != "-", message
+    assert not told["seen"].startswith(_SLIPS), message
     whole_engine = rule in about_nobody or told["at"].endswith(_CALLS)
     assert told["user"] != "-" or whole_engine, message
