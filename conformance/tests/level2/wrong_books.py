@@ -139,7 +139,9 @@ def it_charges_when_the_result_is_in(scheduler):
     limiter, due = own_limiter(scheduler), []
 
     def grant(user, count, now_ns):
-        granted = min(count, limiter.inner.available(user, now_ns))
+        granted = limiter.inner.try_take_many(user, count, now_ns)
+        for _ in range(granted):  # it only looks
+            limiter.inner.refund(user, now_ns)
         due.extend([user] * granted)
         return granted
 
