@@ -82,7 +82,8 @@ def pacing() -> Figures:
 
 def throughput() -> Figures:
     """The real engine, adapter over stock, limits not reached."""
-    from benchmarks.throughput.__main__ import MODES, measured
+    from benchmarks.in_process import MODES
+    from benchmarks.throughput.__main__ import measured
 
     return {
         mode: {tokens: found.to_json() for tokens, found in measured(mode).items()}
@@ -92,7 +93,8 @@ def throughput() -> Figures:
 
 def isolation() -> Figures:
     """An interactive user on the real engine, beside others over alone."""
-    from benchmarks.isolation.__main__ import MODES, measured
+    from benchmarks.in_process import MODES
+    from benchmarks.isolation.__main__ import measured
 
     return {
         mode: {name: found.to_json() for name, found in measured(mode).items()} for mode in MODES

@@ -9,13 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.in_process import MODES, Mode
 from benchmarks.isolation.figures import Compared, Result
 from benchmarks.isolation.run import QUESTIONS
 from benchmarks.isolation.run import measured as run
-from benchmarks.throughput.run import Mode
 
 ROOT = Path(__file__).resolve().parents[2]
-MODES: tuple[Mode, ...] = ("sync", "async")
 TIMEOUT_S = 900
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.in_process import Mode, make_llm, prepare
 from benchmarks.isolation.figures import Result, result
 from benchmarks.isolation.lane import NS_PER_S, Lane, OwnClock, Question, side_by_side
-from benchmarks.throughput.run import Mode
-from gpu_e2e.engine import depth2, model
-from gpu_e2e.engine.vllm_command import answer_for_cpu_build
 
 FREE = "interactive"
 STREAMS = 32
@@ -114,43 +111,16 @@ class RealEngine:
 
 def engines(mode: Mode) -> tuple[RealEngine, RealEngine, list[Lane]]:
     """Both, each with a lane: first the one that serves nobody else. They live in this process."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    answer_for_cpu_build()
-    if mode == "async":
-        depth2.enable()
+    prepare(mode)
     from sched_adapter import engine as loop
-    from sched_adapter import plugin
 
-    plugin.register()
     # In a caller's process the loop sleeps while it waits for quota. Here the lane does that, by
     # the engine's own clock.
     loop.MAX_WAIT_S = 0.0  # type: ignore[misc]
     clocks = OwnClock(), OwnClock()
-    alone, beside = (RealEngine(_engine(mode), clock) for clock in clocks)
+    rates = {user: rate for each in SITUATIONS for user, rate in each.rates.items()}
+    alone, beside = (RealEngine(make_llm(mode, {"rates": rates}), clock) for clock in clocks)
     return alone, beside, [Lane(alone, clocks[0]), Lane(beside, clocks[1])]
-
-
-def _engine(mode: Mode) -> Any:
-    from vllm import LLM
-
-    return LLM(
-        str(model.cached()),
-        max_model_len=512,
-        max_num_seqs=256,
-        enforce_eager=True,
-        enable_prefix_caching=False,
-        async_scheduling=mode == "async",
-        distributed_executor_backend="uni",
-        disable_log_stats=True,
-        additional_config={
-            "output_rate": {"rates": {u: r for s in SITUATIONS for u, r in s.rates.items()}}
-        },
-    )
 
 
 def measured(mode: Mode, count: int = QUESTIONS) -> Iterator[tuple[Situation, Result]]:

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.in_process import MODES, Mode
 from benchmarks.throughput.ratios import Result, result
-from benchmarks.throughput.run import PARTS, Mode, Work, engines, pairs
+from benchmarks.throughput.run import PARTS, Work, engines, pairs
 
 ROOT = Path(__file__).resolve().parents[2]
-MODES: tuple[Mode, ...] = ("sync", "async")
 TIMEOUT_S = 900
 #: Tokens of each answer, and how many pairs: a long answer, and one that hardly outweighs the way
 #: in and out.

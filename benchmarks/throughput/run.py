@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from gpu_e2e.engine import depth2, model
-from gpu_e2e.engine.vllm_command import answer_for_cpu_build
-
-Mode = Literal["sync", "async"]
+from benchmarks.in_process import Mode, make_llm, prepare
 
 NOT_REACHED = 10**6
 USERS = 16
@@ -51,26 +47,13 @@ class Spent:
 
 def engines(mode: Mode) -> dict[str, Any]:
     """Both engines of this mode, by name. They live in this process, worker and all."""
-    # In one process, so that both see the same machine at the same time; one thread of torch.
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    answer_for_cpu_build()
-    if mode == "async":
-        depth2.enable()
-    from sched_adapter import plugin
-
-    plugin.register()
-    limits = {"output_rate": {"default_rate": NOT_REACHED}}
-    both = {"stock": _engine(mode, {}), "adapter": _engine(mode, limits)}
-    for engine in both.values():
-        scheduler = engine.llm_engine.engine_core.engine_core.scheduler
-        engine.parts_s = Counter()
+    prepare(mode)
+    both = {"stock": make_llm(mode, None), "adapter": make_llm(mode, {"default_rate": NOT_REACHED})}
+    for llm in both.values():
+        scheduler = llm.llm_engine.engine_core.engine_core.scheduler
+        llm.parts_s = Counter()
         for name in PARTS:
-            timed = _timed(getattr(scheduler, name), name, engine.parts_s)
+            timed = _timed(getattr(scheduler, name), name, llm.parts_s)
             setattr(scheduler, name, timed)
     return both
 
@@ -86,23 +69,7 @@ def _timed(method: Callable[..., Any], name: str, parts_s: Counter[str]) -> Call
     return timed
 
 
-def _engine(mode: Mode, limits: dict[str, Any]) -> Any:
-    from vllm import LLM
-
-    return LLM(
-        str(model.cached()),
-        max_model_len=512,
-        max_num_seqs=256,
-        enforce_eager=True,
-        enable_prefix_caching=False,
-        async_scheduling=mode == "async",
-        distributed_executor_backend="uni",
-        disable_log_stats=True,
-        additional_config=limits,
-    )
-
-
-def _enqueue(engine: Any, work: Work) -> None:
+def _enqueue(llm: Any, work: Work) -> None:
     from vllm import SamplingParams
 
     params = [
@@ -114,7 +81,7 @@ def _enqueue(engine: Any, work: Work) -> None:
         )
         for n in range(work.requests)
     ]
-    engine.enqueue([f"Say {n}" for n in range(work.requests)], params, use_tqdm=False)
+    llm.enqueue([f"Say {n}" for n in range(work.requests)], params, use_tqdm=False)
 
 
 def side_by_side(both: dict[str, Any], work: Work, first: str) -> dict[str, Spent]:
@@ -123,8 +90,8 @@ def side_by_side(both: dict[str, Any], work: Work, first: str) -> dict[str, Spen
     A shared machine gives and takes in tenths of a second: so it does to both alike.
     """
     spent = {name: Spent() for name in both}
-    for engine in both.values():
-        engine.parts_s.clear()
+    for llm in both.values():
+        llm.parts_s.clear()
     turns = sorted(both, key=first.__ne__)
     for name in turns:
         with spent[name].more():
@@ -136,8 +103,8 @@ def side_by_side(both: dict[str, Any], work: Work, first: str) -> dict[str, Spen
             finished = [output for output in outputs if output.finished]
             spent[name].tokens += sum(len(output.outputs[0].token_ids) for output in finished)
         turns = [n for n in reversed(turns) if both[n].llm_engine.has_unfinished_requests()]
-    for name, engine in both.items():
-        spent[name].parts_s.update(engine.parts_s)
+    for name, llm in both.items():
+        spent[name].parts_s.update(llm.parts_s)
     return spent
 
 
