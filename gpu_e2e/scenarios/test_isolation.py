@@ -35,7 +35,7 @@ PARKED = [
     [limited(f"parked-{each}-{n}", "1/400") for n in range(STREAMS)] for each in range(ROUNDS)
 ]
 QUESTIONS = 8
-TOKENS = 25
+TOKENS = 15
 TIMEOUT_S = 240.0
 # Beside the parked 1.05 is what is wanted at p50; ten times that slack is what a test may assert.
 MOST_PARKED = 1.5
