@@ -1,15 +1,40 @@
-"""Real engines of the tiny model in this process, worker and all."""
+"""Real engines of the tiny model in one process, and a process of its own for them."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import Any, Literal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
 
 from gpu_e2e.engine import depth2, model
+from gpu_e2e.engine.launch import Mode
 from gpu_e2e.engine.vllm_command import answer_for_cpu_build
 
-Mode = Literal["sync", "async"]
+ROOT = Path(__file__).resolve().parents[1]
 MODES: tuple[Mode, ...] = ("sync", "async")
+TIMEOUT_S = 900
+
+
+def apart(module: str, mode: Mode, *arguments: str) -> Any:
+    """What `python -m module --mode MODE` tells with `tell`, from a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--mode", mode, *arguments],
+        cwd=ROOT,
+        timeout=TIMEOUT_S,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def tell(found: Any) -> NoReturn:
+    """Print it as JSON, and end: two engines in one process do not always end by themselves."""
+    print(json.dumps(found), flush=True)
+    os._exit(0)
 
 
 def prepare(mode: Mode) -> None:

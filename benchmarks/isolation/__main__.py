@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-from benchmarks.in_process import MODES, Mode
+from benchmarks.in_process import MODES, Mode, apart, tell
 from benchmarks.isolation.figures import Compared, Result
 from benchmarks.isolation.run import QUESTIONS
 from benchmarks.isolation.run import measured as run
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 900
-
 
 def measured(mode: Mode, count: int = QUESTIONS) -> dict[str, Result]:
     """The results of one mode by situation, from a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.isolation", "--mode", mode]
-    done = subprocess.run(
-        [*command, "--questions", str(count)],
-        cwd=ROOT,
-        timeout=TIMEOUT_S,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = apart("benchmarks.isolation", mode, "--questions", str(count))
     return {name: Result.from_json(data) for name, data in found.items()}
 
 
@@ -65,8 +48,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.mode:
         found = {each.name: each_found for each, each_found in run(chosen.mode, chosen.questions)}
-        print(json.dumps({name: each.to_json() for name, each in found.items()}), flush=True)
-        os._exit(0)  # two engines in one process do not always end by themselves
+        tell({name: each.to_json() for name, each in found.items()})
     print(table({mode: measured(mode, chosen.questions) for mode in MODES}))
 
 

@@ -11,6 +11,8 @@ from benchmarks.isolation.lane import Lane, OwnClock, Question, side_by_side
 
 MS = 1_000_000
 TOKENS = 5
+MOST_STEPS = 10_000
+"""More than any life here takes: one that does not end fails."""
 
 
 class Steps:
@@ -23,6 +25,7 @@ class Steps:
         self.flood_at_ns = self.clock()
         self.left: dict[str, int] = {}
         self.others = 0
+        self.steps = 0
 
     @property
     def busy(self) -> bool:
@@ -32,6 +35,8 @@ class Steps:
         self.left[request] = TOKENS
 
     def step(self) -> Collection[str]:
+        self.steps += 1
+        assert self.steps < MOST_STEPS
         served = list(self.left)
         if self.flood_every_ns and self.clock() >= self.flood_at_ns:
             self.flood_at_ns += self.flood_every_ns

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-from benchmarks.in_process import MODES, Mode
+from benchmarks.in_process import MODES, Mode, apart, tell
 from benchmarks.throughput.ratios import Result, result
 from benchmarks.throughput.run import PARTS, Work, engines, pairs
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 900
 #: Tokens of each answer, and how many pairs: a long answer, and one that hardly outweighs the way
 #: in and out.
 WORKS = {128: 12, 16: 30}
@@ -22,11 +15,7 @@ WORKS = {128: 12, 16: 30}
 
 def measured(mode: Mode) -> dict[str, Result]:
     """The results of one mode by the answers' length, from a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.throughput", "--mode", mode]
-    done = subprocess.run(
-        command, cwd=ROOT, timeout=TIMEOUT_S, check=True, stdout=subprocess.PIPE, text=True
-    )
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = apart("benchmarks.throughput", mode)
     return {tokens: Result.from_json(each) for tokens, each in found.items()}
 
 
@@ -53,12 +42,12 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.mode:
         both = engines(chosen.mode)
-        found = {
-            str(tokens): result(list(pairs(both, Work(tokens), count))).to_json()
-            for tokens, count in WORKS.items()
-        }
-        print(json.dumps(found), flush=True)
-        os._exit(0)  # two engines in one process do not always end by themselves
+        tell(
+            {
+                str(tokens): result(list(pairs(both, Work(tokens), count))).to_json()
+                for tokens, count in WORKS.items()
+            }
+        )
     print(table({mode: measured(mode) for mode in MODES}))
 
 
